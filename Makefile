@@ -1,0 +1,51 @@
+# Every task a person runs. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+LABS := phase-10-distributed-inference/labs
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- environment: created once, touched again only when pyproject.toml changes -------------
+
+$(PY):
+	@for candidate in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \
+	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+	    echo "creating $(VENV) with $$("$$candidate" --version)"; \
+	    "$$candidate" -m venv $(VENV) && exec $(PY) -m pip install -q --disable-pip-version-check "pip>=25.1"; exit $$?; \
+	  fi; \
+	done; echo "make: no Python 3.11, 3.12 or 3.13 found; install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1
+
+# $(call install,GROUP): one stamp file per dependency group.
+$(VENV)/.group-%: pyproject.toml | $(PY)
+	@echo "installing the '$*' packages"
+	@$(PY) -m pip install -q --disable-pip-version-check --group $*
+	@touch $@
+
+# --- the tasks -------------------------------------------------------------------------------
+
+.PHONY: labs
+labs: $(VENV)/.group-labs ## set up, then grade your starters (the main job)
+	@LAB_IMPL=starter $(PY) -m pytest $(LABS)
+
+.PHONY: test
+test: $(VENV)/.group-test ## set up, then run all the tests on the solutions
+	@LAB_IMPL=solution $(PY) -m pytest
+
+.PHONY: starters
+starters: $(VENV)/.group-labs ## derive every starter.py from its solution.py (edited ones are kept)
+	@$(PY) -m labkit.starters
+
+.PHONY: mistakes
+mistakes: $(VENV)/.group-labs ## show which check rejects each plausible mistake
+	@$(PY) -m labkit.mistakes
+
+.PHONY: torch
+torch: $(VENV)/.group-torch ## install Torch for lab 02 (README: CPU or CUDA build)
+
+.PHONY: lint
+lint: $(VENV)/.group-test ## ruff over the whole project
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
