@@ -143,7 +143,9 @@ def _divides(operation, parts, axis):
 
 
 def _kind(value):
-    return "an empty list" if value in ([], ()) else f"a {type(value).__name__}"
+    if isinstance(value, (list, tuple)) and not value:
+        return "an empty list"
+    return f"a {type(value).__name__}"
 
 
 def _write(operation, parts, payload_bytes, ring, outputs):

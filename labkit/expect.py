@@ -1,0 +1,155 @@
+"""Checks whose failure is a sentence for the learner: what was called, what came back, what was
+expected, which idea to look at again."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from labkit.traced import TracedArray
+
+
+def describe_call(name: str, **arguments) -> str:
+    """`row_parallel(x[5, 12], W[7, 12], num_ranks=4)`: arrays by shape, the rest by value."""
+    words = []
+    for key, value in arguments.items():
+        if isinstance(value, np.ndarray):
+            words.append(f"{key}{list(value.shape)}")
+        else:
+            words.append(f"{key}={value!r}")
+    return f"{name}({', '.join(words)})"
+
+
+def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") -> None:
+    """The same array (or number), elementwise within `atol`.
+
+    Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity.
+    """
+    expected = np.asarray(expected)
+    if expected.ndim == 0 and _is_number(actual):
+        actual = np.asarray(actual)
+    elif type(actual) not in (np.ndarray, TracedArray):
+        wanted = f"an array {_shape(expected)}" if expected.ndim else "a number"
+        _fail(call, f"returned {_describe(actual)}, expected {wanted}", idea)
+    actual = np.array(actual, copy=True).view(np.ndarray)
+    if actual.shape != expected.shape:
+        extra = ""
+        if actual.shape == expected.shape[::-1] and actual.ndim > 1:
+            extra = " (its transpose)"
+        _fail(call, f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea)
+    if actual.dtype.kind not in "fiu" or (expected.dtype.kind == "f" and actual.dtype.kind != "f"):
+        _fail(call, f"returned dtype {actual.dtype}, expected {expected.dtype}", idea)
+    if not np.isfinite(actual).all():
+        at = [int(i) for i in np.argwhere(~np.isfinite(actual))[0]]
+        _fail(call, f"returned {actual[tuple(at)]} at {at}; every value should be finite", idea)
+    error = np.abs(actual - expected)
+    if error.size and error.max() > atol:
+        at = np.unravel_index(int(error.argmax()), error.shape)
+        got, want = float(actual[at]), float(expected[at])
+        wrong = int((error > atol).sum())
+        if expected.ndim:
+            where = f" at {[int(i) for i in at]}"
+            count = f"; {wrong} of {error.size} elements differ"
+        else:
+            where = count = ""
+        text = f"off by {error.max():.3g}{where}: got {got:.6g}, expected {want:.6g}{count}"
+        _fail(call, text + _pattern(actual, expected, atol), idea)
+
+
+def expect_equal(actual, expected, *, call: str, idea: str = "") -> None:
+    """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1."""
+    difference = _difference(actual, expected, "")
+    if difference:
+        _fail(call, difference, idea)
+
+
+def expect_error(kind, function, *, call: str, mentions=(), idea: str = "") -> None:
+    """`function()` raises `kind`, and its message mentions each of `mentions`."""
+    try:
+        result = function()
+    except NotImplementedError:
+        raise
+    except kind as error:
+        missing = [word for word in map(str, mentions) if word not in str(error)]
+        if missing:
+            text = f'raised {kind.__name__}("{error}"), which does not name {", ".join(missing)}'
+            _fail(call, text, idea)
+    except Exception as error:
+        text = f"raised {type(error).__name__}: {error}; expected a {kind.__name__}"
+        _fail(call, text, idea)
+    else:
+        _fail(call, f"returned {_describe(result)}, expected a {kind.__name__}", idea)
+
+
+def _fail(call, text, idea):
+    hint = f" Look again at: {idea}." if idea else ""
+    raise AssertionError(f"{call}: {text}.{hint}")
+
+
+def _is_number(value):
+    kinds = (int, float, Fraction, np.integer, np.floating)
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _shape(array):
+    return f"of shape {list(array.shape)}" if array.ndim else "a single number"
+
+
+def _describe(value):
+    if value is None:
+        return "None"
+    if isinstance(value, np.ma.MaskedArray):
+        return "a masked array"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {list(value.shape)}"
+    text = repr(value)
+    article = "an" if type(value).__name__[0] in "aeiou" else "a"
+    short = text if len(text) <= 60 else text[:57] + "..."
+    return f"{article} {type(value).__name__} ({short})"
+
+
+def _pattern(actual, expected, atol):
+    """A sentence when the whole result is a simple multiple of, or a constant away from, expected."""
+    if expected.ndim == 0 or expected.size < 2:
+        return ""
+    scale = float(np.abs(expected).max())
+    if scale == 0:
+        return ""
+    ratio = float((actual * expected).sum() / (expected * expected).sum())
+    for top in range(1, 9):
+        for bottom in range(1, 9):
+            factor = Fraction(top, bottom)
+            if factor != 1 and abs(ratio - factor) < 1e-9 * top:
+                if np.abs(actual - float(factor) * expected).max() <= 8 * atol + 1e-9 * scale:
+                    return f"; every element is {factor} times the expected one"
+    shift = actual - expected
+    if shift.std() <= atol and abs(shift.mean()) > atol:
+        return f"; every element is {shift.mean():+.6g} away"
+    return ""
+
+
+def _difference(actual, expected, where):
+    """A sentence about the first difference, or '' when there is none."""
+    at = f" at {where}" if where else ""
+    if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
+        if type(actual) is not type(expected):
+            return f"returned a {type(actual).__name__}{at}, expected a {type(expected).__name__}"
+        if len(actual) != len(expected):
+            return f"returned {len(actual)} entries{at}, expected {len(expected)}"
+        for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
+            if text := _difference(a, e, f"{where}[{index}]"):
+                return text
+        return ""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if missing := [key for key in expected if key not in actual]:
+            return f"lacks the key {missing[0]!r}{at}"
+        if extra := [key for key in actual if key not in expected]:
+            return f"has the unexpected key {extra[0]!r}{at}"
+        for key in expected:
+            if text := _difference(actual[key], expected[key], f"{where}[{key!r}]"):
+                return text
+        return ""
+    if isinstance(actual, np.integer) and type(expected) is int:
+        actual = int(actual)
+    if type(actual) is type(expected) and actual == expected:
+        return ""
+    return f"returned {_describe(actual)}{at}, expected {_describe(expected)}"

@@ -1,0 +1,228 @@
+"""The mistakes bank: plausible wrong implementations, each rejected by the check it violates.
+
+A lab's mistakes.py holds one function per mistake, `<function>__<what_is_wrong>`. The docstring's
+first line completes "Your result is what you get when ..."; its last paragraph is
+`Rejected by: test_a, test_b`. The bank is executed on top of the solution's namespace.
+
+`python -m labkit.mistakes [LAB]` applies each mistake to a copy of the solution, runs the lab's
+tests and prints which check rejected it; exit status 1 if one survives.
+"""
+
+import argparse
+import contextlib
+import copy
+import io
+import math
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from labkit.loading import Lab, choose_lab, find_labs, load_module
+
+MAX_CALLS_COMPARED = 24
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One wrong implementation of `replaces`."""
+
+    name: str
+    replaces: str
+    when: str  # completes "your result is what you get when ..."
+    rejected_by: tuple[str, ...]
+    function: object
+
+
+@dataclass
+class Bank:
+    """A lab's mistakes, living in the namespace of one copy of its solution."""
+
+    solution: object
+    mistakes: list[Mistake]
+
+    def apply(self, mistake: Mistake) -> None:
+        """Put the mistake in the place of the function it replaces."""
+        setattr(self.solution, mistake.replaces, mistake.function)
+
+
+def read_bank(lab: Lab) -> Bank:
+    """The lab's bank on a fresh copy of its solution; an empty one when the lab has no mistakes.py."""
+    solution = load_module(lab.file("solution"))
+    before = set(vars(solution))
+    path = lab.file("mistakes")
+    if not path.exists():
+        return Bank(solution, [])
+    exec(compile(path.read_bytes(), str(path), "exec"), solution.__dict__)
+    mistakes = []
+    for name, function in vars(solution).copy().items():
+        if name in before or "__" not in name.strip("_") or not callable(function):
+            continue
+        replaces = name.split("__")[0]
+        if not hasattr(solution, replaces):
+            raise ValueError(f"{path.name}: {name} replaces '{replaces}', which is not in solution.py")
+        doc = textwrap.dedent("    " + (function.__doc__ or "")).strip()
+        when = doc.split("\n")[0].strip().rstrip(".")
+        named = re.search(r"Rejected by:\s*([\w\s,]+)\.?\s*$", doc)
+        if not when or not named:
+            raise ValueError(
+                f"{path.name}: the docstring of {name} needs a first line that completes 'Your "
+                "result is what you get when ...' and a last line 'Rejected by: test_name'"
+            )
+        rejected_by = tuple(re.findall(r"\w+", named[1]))
+        mistakes.append(Mistake(name, replaces, when, rejected_by, function))
+    return Bank(solution, mistakes)
+
+
+def find_hint(lab: Lab, calls) -> str:
+    """What a wrong result equals: 'your result is what you get when ...', or '' if nothing known.
+
+    calls: (function name, args, kwargs, outcome), outcome as `outcome_of` returns it, newest last.
+    """
+    bank = read_bank(lab)
+    solution = bank.solution
+    for name, args, kwargs, outcome in reversed(list(calls)[-MAX_CALLS_COMPARED:]):
+        if same(outcome, outcome_of(getattr(solution, name), args, kwargs)):
+            continue
+        causes = []
+        for mistake in sorted(bank.mistakes, key=lambda mistake: mistake.replaces != name):
+            right = getattr(solution, mistake.replaces)
+            bank.apply(mistake)  # a wrong helper makes the functions that call it wrong too
+            if same(outcome, outcome_of(getattr(solution, name), args, kwargs)):
+                causes.append(mistake.when)
+            setattr(solution, mistake.replaces, right)
+        if causes:
+            return "your result is what you get when " + ", or when ".join(dict.fromkeys(causes))
+    return ""
+
+
+def outcome_of(function, args, kwargs):
+    """("value", result) or ("raises", exception type name), on copies of the arguments."""
+    try:
+        return "value", function(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+    except Exception as error:
+        return "raises", type(error).__name__
+
+
+def same(one, other) -> bool:
+    """Equal plain values; floats and float arrays to 1e-9 relative."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)):
+            return False
+        if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+            return False
+        if one.dtype.kind in "fc":
+            scale = float(np.abs(other).max()) if other.size else 0.0
+            return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9 * scale, equal_nan=True))
+        return bool((one == other).all())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (bool, str, bytes, type(None), Fraction)):
+        return type(one) is type(other) and one == other
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-9) or one != one and other != other
+    return type(one) is type(other) and one == other
+
+
+# --- the kill table ---------------------------------------------------------------------------
+
+
+@dataclass
+class Verdict:
+    mistake: Mistake
+    failed: list[str]  # claims that failed by assertion
+    crashed: list[str]  # claims that failed in another way
+    hint: str  # the hint a learner would see, '' when none
+    wrong_value: bool  # a recorded call returned something else than the solution does
+
+    @property
+    def problem(self) -> str:
+        """Why this mistake is not properly rejected; '' when it is."""
+        missed = [name for name in self.mistake.rejected_by if name not in self.failed]
+        if missed:
+            how = "crashed instead of failing" if missed[0] in self.crashed else "passed"
+            return f"{missed[0]} {how}"
+        if self.wrong_value and self.mistake.when not in self.hint:
+            return "its value differs, yet the hint was not shown"
+        return ""
+
+
+def try_mistake(lab: Lab, name: str) -> Verdict:
+    """Run the lab's tests on the solution with one mistake in it."""
+    import pytest
+
+    from labkit.plugin import Implementation
+
+    bank = read_bank(lab)
+    mistake = next(m for m in bank.mistakes if m.name == name)
+    bank.apply(mistake)
+    pristine = load_module(lab.file("solution"))
+
+    class Substitute:
+        """Supplies the mutated solution and collects the outcomes."""
+
+        claims = {}
+        wrong_value = False
+
+        def pytest_lab_implementation(self, lab, config):
+            return Implementation(bank.solution, lab.file("solution"))
+
+        def pytest_runtest_logreport(self, report):
+            claim = getattr(report, "claim", None)
+            if claim and claim["outcome"] != "passed":
+                self.claims.setdefault(claim["name"], claim)
+
+        def pytest_lab_calls(self, calls):
+            for name, args, kwargs, outcome in list(calls)[-MAX_CALLS_COMPARED:]:
+                if not same(outcome, outcome_of(getattr(pristine, name), args, kwargs)):
+                    type(self).wrong_value = True
+
+    substitute = Substitute()
+    options = ["-q", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([str(lab.file("test_lab")), *options], plugins=[substitute])
+    failed = [n for n, c in substitute.claims.items() if c["outcome"] == "failed"]
+    crashed = [n for n in failed if substitute.claims[n]["crashed"]]
+    hints = " ".join(c["hint"] for c in substitute.claims.values())
+    return Verdict(
+        mistake,
+        [n for n in failed if n not in crashed],
+        crashed,
+        hints,
+        substitute.wrong_value,
+    )
+
+
+def main(arguments=None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m labkit.mistakes", description=__doc__)
+    parser.add_argument("lab", nargs="*", help="lab-01, ... (default: every lab)")
+    chosen = parser.parse_args(arguments).lab
+    labs = find_labs()
+    try:
+        labs = [choose_lab(name, labs) for name in chosen] or labs
+    except ValueError as error:
+        parser.error(str(error))
+    problems = 0
+    for lab in labs:
+        names = [mistake.name for mistake in read_bank(lab).mistakes]
+        print(f"{lab.name}: {len(names)} mistakes")
+        for name in names:
+            verdict = try_mistake(lab, name)
+            problems += bool(verdict.problem)
+            shown = "hint" if verdict.wrong_value else "    "
+            print(f"  {'SURVIVES' if verdict.problem else 'rejected'} {shown} {name}")
+            if verdict.problem:
+                print(f"           {verdict.problem}")
+            else:
+                print(f"                by {', '.join(verdict.mistake.rejected_by)}")
+    print(f"{problems} not properly rejected" if problems else "every mistake is rejected")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""The pytest plugin of the course: which file is graded, the `lab` fixture, what can run here, and
+the outcome of each claim. The scoreboard is drawn by labkit.scoreboard."""
+
+import copy
+import importlib.util
+import os
+import re
+import sys
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from labkit import loading
+from labkit.loading import LoadError, choose_lab, describe_exception, find_labs, load_module
+from labkit.scoreboard import Scoreboard
+
+IMPLEMENTATIONS = ("solution", "starter")
+CALLS_KEPT = 64
+
+
+class Hooks:
+    """Hooks that other plugins (the grader, the mistakes bank) may implement."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_lab_implementation(self, lab, config):
+        """The object behind the `lab` fixture; `lab` is a labkit.loading.Lab."""
+
+    @pytest.hookspec
+    def pytest_lab_calls(self, calls):
+        """The calls a finished test made: (function, args, kwargs, outcome) each."""
+
+
+def pytest_addhooks(pluginmanager):
+    pluginmanager.add_hookspecs(Hooks)
+
+
+def pytest_addoption(parser):
+    parser.getgroup("labs").addoption(
+        "--scores", metavar="FILE", help="write the scoreboard as JSON (labkit.scoreboard)"
+    )
+
+
+def pytest_configure(config):
+    which = os.environ.get("LAB_IMPL", "solution")
+    if which not in IMPLEMENTATIONS:
+        raise pytest.UsageError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
+    labs = find_labs(config.rootpath)
+    config.stash[STATE] = State(which, labs)
+    for folder in {str(lab.path.parent) for lab in labs}:
+        if folder not in sys.path:
+            sys.path.append(folder)  # collectives.py; after everything that is installed
+    if hasattr(config, "workerinput"):
+        return
+    config.args[:] = [_resolve(arg, config.invocation_params.dir, labs) for arg in config.args]
+    scoreboard = Scoreboard(labs, which, config.getoption("scores"))
+    config.pluginmanager.register(scoreboard, "lab-scoreboard")
+
+
+STATE = pytest.StashKey()
+CALLS = pytest.StashKey()
+
+
+class State:
+    """What one session shares: the chosen implementation and each lab's loaded file."""
+
+    def __init__(self, which, labs):
+        self.which = which
+        self.by_folder = {lab.path: lab for lab in labs}
+        self.implementations = {}
+
+    def lab_of(self, item):
+        return self.by_folder.get(item.path.parent)
+
+
+def _resolve(arg, folder, labs):
+    """`lab-01`, `lab-01::test_name` -> the lab's folder or test; everything else as it is."""
+    path, colons, rest = arg.partition("::")
+    if not path.startswith("lab") or (Path(folder) / path).exists():
+        return arg
+    try:
+        lab = choose_lab(path, labs)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    return f"{lab.file('test_lab')}::{rest}" if colons else str(lab.path)
+
+
+# --- the `lab` fixture --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lab(request):
+    """The implementation under test: its functions as attributes. Calls are recorded for hints."""
+    state = request.config.stash[STATE]
+    this = state.lab_of(request.node)
+    if this is None:
+        raise LookupError("the `lab` fixture is for test_lab.py in a lab's folder")
+    if this not in state.implementations:
+        hook = request.config.hook.pytest_lab_implementation
+        try:
+            state.implementations[this] = hook(lab=this, config=request.config)
+        except LoadError as error:
+            state.implementations[this] = error
+    implementation = state.implementations[this]
+    if isinstance(implementation, LoadError):
+        raise implementation
+    recorder = Recorder(implementation)
+    request.node.stash[CALLS] = recorder
+    return recorder
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_lab_implementation(lab, config):
+    path = lab.file(config.stash[STATE].which)
+    return Implementation(load_module(path), path)
+
+
+class Implementation:
+    """The functions and constants of one loaded file."""
+
+    def __init__(self, module, path):
+        self._module = module
+        self._path = Path(path)
+
+    def __getattr__(self, name):
+        try:
+            return getattr(self._module, name)
+        except AttributeError:
+            raise AssertionError(
+                f"{self._path.name} has no `{name}`; the tests call it by that name"
+            ) from None
+
+
+class Recorder:
+    """An implementation whose calls are remembered: function, arguments as given, outcome."""
+
+    def __init__(self, implementation):
+        self._implementation = implementation
+        self._calls = deque(maxlen=CALLS_KEPT)
+
+    def __getattr__(self, name):
+        value = getattr(self._implementation, name)
+        if not callable(value):
+            return value
+
+        def call(*args, **kwargs):
+            given = copy.deepcopy((args, kwargs))
+            try:
+                result = value(*args, **kwargs)
+            except Exception as error:
+                self._calls.append((name, *given, ("raises", type(error).__name__)))
+                raise
+            self._calls.append((name, *given, ("value", copy.deepcopy(result))))
+            return result
+
+        return call
+
+
+# --- what can run here --------------------------------------------------------------------------
+
+NOT_HERE = "not run here: "
+
+
+def pytest_runtest_setup(item):
+    if mark := item.get_closest_marker("gpu"):
+        needed, found = (mark.args or (1,))[0], _cuda_devices()
+        if found < needed:
+            _not_here(f"needs {needed} CUDA device(s), found {found}; there: pytest lab-02 -m gpu")
+    if item.get_closest_marker("vllm") and vllm_python() is None:
+        _not_here("needs vLLM: make vllm")
+    if item.get_closest_marker("torch") and importlib.util.find_spec("torch") is None:
+        _not_here("needs Torch: make torch")
+
+
+def _not_here(reason):
+    pytest.skip(NOT_HERE + reason)
+
+
+def _cuda_devices():
+    if importlib.util.find_spec("torch") is None:
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def vllm_python():
+    """The interpreter that has vLLM: $LAB_VLLM_PYTHON, this one, .venv-vllm; None without one."""
+    if named := os.environ.get("LAB_VLLM_PYTHON"):
+        return named
+    if importlib.util.find_spec("vllm"):
+        return sys.executable
+    own = loading.ROOT / ".venv-vllm" / "bin" / "python"
+    return str(own) if own.exists() else None
+
+
+# --- outcomes -----------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if isinstance(collector, pytest.Module) and collector.path.name == "test_lab.py":
+        if report.outcome == "passed" and not report.result:
+            report.outcome = "failed"
+            report.longrepr = f"{collector.path} has no tests: nothing would be graded"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    state = item.config.stash[STATE]
+    lab = state.lab_of(item)
+    if lab is None or item.path.name != "test_lab.py":
+        return report
+    if report.when == "teardown" and not report.failed:
+        return report
+    if report.when == "setup" and report.passed:
+        return report
+    recorder = item.stash.get(CALLS, None)
+    calls = list(recorder._calls) if recorder else []
+    report.claim = _claim(item, call, report, lab, lab.file(state.which), calls)
+    item.config.hook.pytest_lab_calls(calls=calls)
+    return report
+
+
+def _claim(item, call, report, lab, path, calls):
+    """The claim's record, in plain values so that it survives the way from an xdist worker."""
+    points = item.get_closest_marker("points")
+    waits = item.get_closest_marker("waits_for")
+    claim = {
+        "lab": lab.name,
+        "name": getattr(item, "originalname", None) or item.name,
+        "text": (item.function.__doc__ or item.name).strip().split("\n")[0].rstrip("."),
+        "points": points.args[0] if points else 0,
+        "waits_for": list(waits.args) if waits else [],
+        "outcome": "passed",
+        "message": "",
+        "hint": "",
+        "crashed": False,
+        "broken": "",
+    }
+    if report.passed:
+        return claim
+    error = call.excinfo.value
+    text = " ".join(str(error).split("\nassert ")[0].split())
+    if report.skipped:
+        if text.startswith(("Skipped: " + NOT_HERE, NOT_HERE)):
+            reason = text.partition(NOT_HERE)[2]
+            return claim | {"outcome": "not_run", "message": reason}
+        return claim | {"outcome": "failed", "message": f"the check was skipped: {text}"}
+    claim["outcome"] = "failed"
+    if isinstance(error, LoadError):
+        return claim | {"message": text, "broken": text, "crashed": True}
+    if isinstance(error, NotImplementedError):
+        return claim | {"outcome": "todo", "message": text}
+    if isinstance(error, AssertionError):
+        claim["message"] = text or _source_of(call.excinfo)
+    elif isinstance(error, pytest.fail.Exception):
+        claim["message"] = text
+        if limit := re.search(r"Timeout \(>([\d.]+)s\)", text):
+            claim["message"] = (
+                f"did not finish within {float(limit[1]):g} s (an endless loop?); "
+                "--timeout SECONDS sets the limit"
+            )
+            return claim | {"crashed": True}
+    else:
+        claim["message"] = describe_exception(error, path)
+        claim["crashed"] = True
+    from labkit.mistakes import find_hint  # only a failure needs the bank
+
+    try:
+        claim["hint"] = find_hint(lab, calls)
+    except Exception as problem:  # a broken bank must not hide the learner's own failure
+        claim["message"] += f" (the mistakes bank cannot be read: {problem})"
+    return claim
+
+
+def _source_of(excinfo):
+    entry = excinfo.traceback[-1]
+    return f"{entry.path.name} line {entry.lineno + 1}: {str(entry.statement).strip()}"
+
+
+def pytest_report_teststatus(report):
+    claim = getattr(report, "claim", None)
+    if claim is None:
+        return None
+    if claim["outcome"] == "todo":
+        return "todo", "t", ("TODO", {"yellow": True})
+    if claim["outcome"] == "not_run":
+        return "not run here", "-", ("NOT RUN HERE", {"yellow": True})
+    return None

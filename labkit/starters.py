@@ -1,0 +1,115 @@
+"""Derive each lab's starter.py from its solution.py.
+
+Between `# BEGIN SOLUTION (task N)` and `# END SOLUTION` lies what the learner writes. Inside a
+function the block becomes one `raise NotImplementedError(...)`; at module level (a private helper
+of the solution) it is removed. Everything else is kept to the letter, comments included.
+
+`python -m labkit.starters` writes the starters; `--check` only compares; `--force` overwrites a
+starter that somebody has edited, which is otherwise kept.
+"""
+
+import argparse
+import hashlib
+import re
+import sys
+
+from labkit.loading import Lab, find_labs
+
+BEGIN = re.compile(r"^(\s*)# BEGIN SOLUTION(?: \((task \d+)\))?\s*$")
+END = re.compile(r"^\s*# END SOLUTION\s*$")
+DEF = re.compile(r"^(\s*)def (\w+)")
+HEADER = re.compile(r"\A# (lab-\d+) starter: .* \[([0-9a-f]{12})\]\n")
+
+
+def derive(lab: Lab) -> str:
+    """The text of the lab's starter. Raises ValueError on unbalanced or misplaced markers."""
+    source = lab.file("solution").read_text(encoding="utf-8").splitlines()
+    lines, block, defs = [], None, []
+    for number, line in enumerate(source, start=1):
+        where = f"{lab.name}/solution.py line {number}"
+        if begin := BEGIN.match(line):
+            if block is not None:
+                raise ValueError(f"{where}: BEGIN SOLUTION inside a solution")
+            block, indent, task = [], begin[1], begin[2]
+        elif END.match(line):
+            if block is None:
+                raise ValueError(f"{where}: END SOLUTION without a beginning")
+            if indent:
+                lines += _todo(lab, indent, defs, task, block, where)
+            else:
+                while lines and not lines[-1]:
+                    lines.pop()  # the blank lines before a removed helper go with it
+            block = None
+        elif block is not None:
+            block.append(line)
+        else:
+            if found := DEF.match(line):
+                defs = [d for d in defs if len(d[0]) < len(found[1])] + [(found[1], found[2])]
+            lines.append(line)
+    if block is not None:
+        raise ValueError(f"{lab.name}/solution.py: the last BEGIN SOLUTION has no end")
+    body = "\n".join(lines).rstrip("\n") + "\n"
+    if "NotImplementedError" not in body:
+        raise ValueError(f"{lab.name}/solution.py: no BEGIN SOLUTION inside a function")
+    return f"# {lab.prefix} starter: write where NotImplementedError stands. [{_digest(body)}]\n{body}"
+
+
+def _todo(lab, indent, defs, task, block, where):
+    owners = [name for spaces, name in defs if len(spaces) < len(indent)]
+    if not owners or task is None:
+        raise ValueError(f"{where}: a solution in a function needs its task: (task N)")
+    written = [line for line in block if line.strip() and not line.strip().startswith("#")]
+    count = f"about {len(written)} line{'s' if len(written) != 1 else ''}"
+    return [
+        f"{indent}raise NotImplementedError(",
+        f'{indent}    "{lab.prefix} · {owners[0]} is yours to write ({count}). "',
+        f'{indent}    "Chapter: README.md, {task}"',
+        f"{indent})",
+    ]
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()[:12]
+
+
+def is_edited(text: str) -> bool:
+    """Whether a person has changed this starter since it was derived."""
+    header = HEADER.match(text)
+    return not header or _digest(text[header.end() :]) != header[2]
+
+
+def write(lab: Lab, force: bool = False) -> str:
+    """Bring the lab's starter up to date: 'written', 'current', or 'kept: edited by you'."""
+    path, text = lab.file("starter"), derive(lab)
+    if path.exists():
+        standing = path.read_text(encoding="utf-8")
+        if standing == text:
+            return "current"
+        if is_edited(standing) and not force:
+            return "kept: you have edited it (--force overwrites it)"
+    path.write_text(text, encoding="utf-8")
+    return "written"
+
+
+def main(arguments=None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m labkit.starters", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one differs")
+    parser.add_argument("--force", action="store_true", help="overwrite edited starters too")
+    options = parser.parse_args(arguments)
+    status = 0
+    for lab in find_labs():
+        try:
+            if options.check:
+                path = lab.file("starter")
+                same = path.exists() and path.read_text(encoding="utf-8") == derive(lab)
+                word, status = ("current", status) if same else ("differs from solution.py", 1)
+            else:
+                word = write(lab, options.force)
+        except ValueError as error:
+            word, status = str(error), 1
+        print(f"{lab.name}/starter.py: {word}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""An array that counts the multiplications done with it: who multiplied by how much of a weight."""
+
+from dataclasses import dataclass, field
+from math import isqrt, prod
+
+import numpy as np
+
+_PRODUCTS = {np.matmul, np.multiply, np.vecdot}
+_PRODUCTS |= {getattr(np, name) for name in ("matvec", "vecmat") if hasattr(np, name)}
+_PRODUCT_FUNCTIONS = {np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum}
+
+
+@dataclass
+class Trace:
+    """Multiplications of each product, in order; see `traced`."""
+
+    multiplications: list[int] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(self.multiplications)
+
+    @property
+    def largest(self) -> int:
+        return max(self.multiplications, default=0)
+
+
+class TracedArray(np.ndarray):
+    """A plain array in every respect, but its products are written to a Trace."""
+
+    trace: Trace | None = None
+
+    def __array_finalize__(self, parent):
+        self.trace = getattr(parent, "trace", None)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        plain = [_plain(value) for value in inputs]
+        if out is not None:
+            kwargs["out"] = tuple(_plain(value) for value in out)
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        trace = _trace_of(inputs)
+        if trace is not None and ufunc in _PRODUCTS and method == "__call__":
+            _write(trace, ufunc, plain, result)
+        return _traced_result(result, trace)
+
+    def __array_function__(self, function, types, args, kwargs):
+        if function not in _PRODUCT_FUNCTIONS:
+            return super().__array_function__(function, types, args, kwargs)
+        trace = _trace_of([value for value in args if isinstance(value, np.ndarray)])
+        plain = [_plain(value) for value in args]
+        result = function(*plain, **kwargs)
+        if trace is not None:
+            _write(trace, function, plain, result)
+        return _traced_result(result, trace)
+
+    def dot(self, other, out=None):
+        return np.dot(self, other) if out is None else np.dot(self, other, out)
+
+
+def traced(*arrays):
+    """(trace, copies): copies of `arrays` whose products are all written to the one trace."""
+    trace = Trace()
+    copies = []
+    for array in arrays:
+        copy = np.array(array).view(TracedArray)
+        copy.trace = trace
+        copies.append(copy)
+    return trace, copies
+
+
+def _plain(value):
+    return value.view(np.ndarray) if isinstance(value, TracedArray) else value
+
+
+def _trace_of(values):
+    traces = (value.trace for value in values if isinstance(value, TracedArray))
+    return next((trace for trace in traces if trace is not None), None)
+
+
+def _traced_result(result, trace):
+    if trace is None or type(result) is not np.ndarray:
+        return result
+    result = result.view(TracedArray)
+    result.trace = trace
+    return result
+
+
+def _write(trace, operation, inputs, result):
+    arrays = [value for value in inputs if isinstance(value, np.ndarray)]
+    if len(arrays) < 2:
+        return  # scaling by a number is not a product of two arrays
+    left, size = arrays[0], int(np.size(result))
+    if operation is np.einsum:
+        # one multiplication per point of the index space: count each letter once
+        terms = inputs[0].split("->")[0].replace(" ", "").split(",")
+        letters = {}
+        for term, array in zip(terms, arrays, strict=True):
+            letters.update(zip(term, array.shape, strict=True))
+        count = prod(letters.values())
+    elif operation in (np.multiply, np.outer):
+        count = size
+    elif operation is np.vdot:
+        count = left.size
+    elif operation is np.tensordot:  # sizes AC, BC and AB make ABC multiplications
+        count = isqrt(left.size * arrays[1].size * size)
+    else:
+        count = size * left.shape[-1]
+    trace.multiplications.append(int(count))

@@ -1,0 +1,373 @@
+"""What lab 01 must prove. Every check states one claim; the oracles are here, in plain numpy."""
+
+import collectives
+import numpy as np
+import pytest
+from labkit.expect import describe_call, expect_close, expect_equal, expect_error
+from labkit.traced import traced
+
+RANKS = (1, 2, 3, 4, 8)
+TOKENS, BATCH = 5, 2
+IN, OUT, HIDDEN = 24, 48, 72  # distinct, and divided by 1, 2, 3, 4 and 8
+# float64 rounding of sums over at most 72 products of numbers near 1, added in another order
+ATOL = 1e-11
+
+
+def draw(*shape, seed=7):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape)
+
+
+def inputs():
+    """x with one and with two leading dimensions."""
+    return draw(TOKENS, IN), draw(BATCH, TOKENS, IN)
+
+
+def dense(x, W):
+    return np.einsum("...i,oi->...o", x, W)
+
+
+def dense_mlp(x, W1, W2):
+    return np.maximum(np.einsum("...i,ih->...h", x, W1), 0.0) @ W2
+
+
+def expect_traffic(ledger, expected, num_ranks, call, idea):
+    """The ledger holds exactly `expected`, a list of (operation, payload bytes)."""
+    if num_ranks == 1:
+        expected = []
+    made = [(entry.operation, entry.payload_bytes) for entry in ledger.calls]
+    said = ", ".join(f"{name} of {size} bytes" for name, size in made) or "no collective"
+    want = ", ".join(f"{name} of {size} bytes" for name, size in expected) or "no collective"
+    assert made == expected, f"{call}: made {said}, expected {want}. Look again at: {idea}."
+
+
+def expect_last_output(ledger, y, call, idea):
+    """What the function returned is what its last collective produced."""
+    if ledger.calls:
+        out = ledger.calls[-1].outputs[0]
+        same = out.shape == y.shape and np.allclose(out, y, rtol=0, atol=ATOL)
+        assert same, f"{call}: the result is not what the collective produced. Look again at: {idea}."
+
+
+@pytest.mark.points(6)
+def test_shard_size_divides_exactly_or_says_what_does_not(lab):
+    """A dimension the ranks do not divide is an error that names it"""
+    for size, num_ranks, expected in ((48, 4, 12), (24, 3, 8), (7, 1, 7), (8, 8, 1), (14336, 8, 1792)):
+        call = f'shard_size("out_features", {size}, {num_ranks})'
+        expect_equal(lab.shard_size("out_features", size, num_ranks), expected, call=call)
+    for size, num_ranks in ((10, 4), (7, 2), (3, 8), (48, 0), (48, -2)):
+        expect_error(
+            ValueError,
+            lambda size=size, num_ranks=num_ranks: lab.shard_size("ffn_width", size, num_ranks),
+            call=f'shard_size("ffn_width", {size}, {num_ranks})',
+            mentions=["ffn_width", size, num_ranks],
+            idea="an uneven split is refused, never rounded",
+        )
+
+
+@pytest.mark.points(8)
+def test_column_parallel_equals_the_dense_product(lab):
+    """column_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
+    W = draw(OUT, IN)
+    for x in inputs():
+        for num_ranks in RANKS:
+            call = describe_call("column_parallel", x=x, W=W, num_ranks=num_ranks)
+            idea = "split W's rows, the outputs, and concatenate in rank order"
+            y = lab.column_parallel(x, W, num_ranks)
+            expect_close(y, dense(x, W), call=call, atol=ATOL, idea=idea)
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for("test_column_parallel_equals_the_dense_product")
+def test_column_parallel_makes_one_all_gather(lab):
+    """column_parallel makes one all-gather, of the output's bytes"""
+    W = draw(OUT, IN)
+    idea = "each rank holds a block of the outputs; one all-gather joins them"
+    for x in inputs():
+        for num_ranks in RANKS:
+            call = describe_call("column_parallel", x=x, W=W, num_ranks=num_ranks)
+            with collectives.record() as ledger:
+                y = lab.column_parallel(x, W, num_ranks)
+            output_bytes = dense(x, W).nbytes
+            expect_traffic(ledger, [("all_gather", output_bytes)], num_ranks, call, idea)
+            expect_last_output(ledger, y, call, idea)
+
+
+@pytest.mark.points(10)
+def test_row_parallel_equals_the_dense_product(lab):
+    """row_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
+    W = draw(OUT, IN)
+    for x in inputs():
+        for num_ranks in RANKS:
+            call = describe_call("row_parallel", x=x, W=W, num_ranks=num_ranks)
+            idea = "each rank's product is a partial sum over the whole output; sums add"
+            y = lab.row_parallel(x, W, num_ranks)
+            expect_close(y, dense(x, W), call=call, atol=ATOL, idea=idea)
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for("test_row_parallel_equals_the_dense_product")
+def test_row_parallel_makes_one_all_reduce(lab):
+    """row_parallel makes one all-reduce, of the output's bytes"""
+    W = draw(OUT, IN)
+    idea = "partial sums live on different ranks; only an all-reduce can add them"
+    for x in inputs():
+        for num_ranks in RANKS:
+            call = describe_call("row_parallel", x=x, W=W, num_ranks=num_ranks)
+            with collectives.record() as ledger:
+                y = lab.row_parallel(x, W, num_ranks)
+            output_bytes = dense(x, W).nbytes
+            expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
+            expect_last_output(ledger, y, call, idea)
+
+
+@pytest.mark.points(10)
+def test_mlp_tp_equals_the_dense_mlp(lab):
+    """mlp_tp equals relu(x @ W1) @ W2 for 1, 2, 3, 4 and 8 ranks"""
+    W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
+    for x in inputs():
+        for num_ranks in RANKS:
+            call = describe_call("mlp_tp", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
+            idea = "relu works on each shard alone; only the partial sums of W2 are added"
+            y = lab.mlp_tp(x, W1, W2, num_ranks)
+            expect_close(y, dense_mlp(x, W1, W2), call=call, atol=ATOL, idea=idea)
+
+
+@pytest.mark.points(10)
+@pytest.mark.waits_for("test_mlp_tp_equals_the_dense_mlp")
+def test_mlp_tp_makes_exactly_one_all_reduce(lab):
+    """mlp_tp makes exactly one all-reduce and no other collective"""
+    W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
+    idea = "W1's column shards are just what W2's row shards need: nothing to exchange between them"
+    for x in inputs():
+        for num_ranks in RANKS:
+            call = describe_call("mlp_tp", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
+            with collectives.record() as ledger:
+                y = lab.mlp_tp(x, W1, W2, num_ranks)
+            output_bytes = dense_mlp(x, W1, W2).nbytes
+            expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
+            expect_last_output(ledger, y, call, idea)
+
+
+@pytest.mark.points(8)
+@pytest.mark.waits_for(
+    "test_column_parallel_equals_the_dense_product",
+    "test_row_parallel_equals_the_dense_product",
+    "test_mlp_tp_equals_the_dense_mlp",
+)
+def test_no_rank_multiplies_by_more_than_its_share(lab):
+    """No rank multiplies by more than its share of a weight"""
+    x, W = draw(TOKENS, IN), draw(OUT, IN)
+    W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
+    cases = (
+        ("column_parallel", (x, W), TOKENS * OUT * IN, TOKENS * OUT * IN),
+        ("row_parallel", (x, W), TOKENS * OUT * IN, TOKENS * OUT * IN),
+        (
+            "mlp_tp",
+            (x, W1, W2),
+            TOKENS * HIDDEN * max(IN, OUT),
+            TOKENS * HIDDEN * (IN + OUT),
+        ),
+    )
+    for name, arrays, largest, total in cases:
+        for num_ranks in RANKS:
+            trace, copies = traced(*arrays)
+            getattr(lab, name)(*copies, num_ranks)
+            call = f"{name}(..., num_ranks={num_ranks})"
+            assert trace.total, (
+                f"{call}: no product of x and W was seen. Use them as they are given, with @; "
+                "np.asarray strips the counting."
+            )
+            assert trace.largest * num_ranks <= largest, (
+                f"{call}: one product took {trace.largest} multiplications; a rank's share is "
+                f"{largest // num_ranks}. Look again at: slice the weight first, then multiply."
+            )
+            assert trace.total == total, (
+                f"{call}: {trace.total} multiplications in all, expected {total}. Look again at: "
+                "every rank multiplies by its own shard, once."
+            )
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_mlp_tp_equals_the_dense_mlp")
+def test_inputs_are_left_as_they_were(lab):
+    """x and the weights are left as they were"""
+    x, W, W1, W2 = draw(TOKENS, IN), draw(OUT, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
+    cases = (
+        ("column_parallel", {"x": x, "W": W}),
+        ("row_parallel", {"x": x, "W": W}),
+        ("mlp_tp", {"x": x, "W1": W1, "W2": W2}),
+    )
+    for name, arrays in cases:
+        before = {key: array.copy() for key, array in arrays.items()}
+        y = getattr(lab, name)(*arrays.values(), 4)
+        np.asarray(y)[...] = np.nan  # a view of an input would carry this over
+        for key, array in arrays.items():
+            changed = not np.array_equal(array, before[key])
+            assert not changed, f"{name} changed its argument {key}; work on copies."
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_shard_size_divides_exactly_or_says_what_does_not")
+def test_layers_refuse_an_uneven_split(lab):
+    """The layers refuse a dimension that the ranks do not divide"""
+    x, W = draw(TOKENS, 10), draw(14, 10)
+    cases = (
+        ("column_parallel", (x, W), 14, 4),
+        ("row_parallel", (x, W), 10, 4),
+        ("mlp_tp", (x, W.T, draw(14, OUT)), 14, 4),
+        ("mlp_tp_sequence_parallel", (x, draw(10, 8), draw(8, OUT)), TOKENS, 4),
+        ("vocab_parallel_embedding", (np.array([0, 9]), draw(10, 6)), 10, 4),
+    )
+    for name, arrays, size, num_ranks in cases:
+        expect_error(
+            ValueError,
+            lambda: getattr(lab, name)(*arrays, num_ranks),  # noqa: B023 (called at once)
+            call=f"{name}(..., num_ranks={num_ranks}) with a dimension of {size}",
+            mentions=[size, num_ranks],
+            idea="shard_size",
+        )
+
+
+@pytest.mark.points(6)
+def test_legal_tp_sizes_are_what_the_shape_allows(lab):
+    """legal_tp_sizes lists what heads, KV heads and widths allow"""
+    idea = "heads and widths are divided; KV heads are divided or copied"
+    cases = (
+        ((32, 8, [14336], 64), [1, 2, 4, 8, 16, 32]),  # Llama-3-8B
+        ((28, 4, [3584], 64), [1, 2, 4, 28]),  # Qwen2-7B's heads: 7 divides 28, but not 4
+        ((12, 12, [3072], 8), [1, 2, 3, 4, 6]),
+        ((71, 1, [18176], 128), [1, 71]),  # Falcon-7B: a prime number of heads
+        ((32, 8, [14336, 100], 16), [1, 2, 4]),
+        ((6, 4, [24], 8), [1, 2]),  # 3 and 6 neither divide 4 nor are multiples of it
+    )
+    for arguments, expected in cases:
+        heads, kv_heads, widths, most = arguments
+        call = f"legal_tp_sizes({heads}, {kv_heads}, {widths}, {most})"
+        expect_equal(lab.legal_tp_sizes(*arguments), expected, call=call, idea=idea)
+    largest = lab.legal_tp_sizes(128, 8, [53248])
+    expect_equal(largest, [1, 2, 4, 8, 16, 32, 64], call="legal_tp_sizes(128, 8, [53248])")
+    bad = {
+        "num_heads": (0, 8, [64]),
+        "num_kv_heads": (8, 0, [64]),
+        "widths": (8, 8, [0]),
+        "max_tp_size": (8, 8, [64], 0),
+    }
+    for name, arguments in bad.items():
+        expect_error(
+            ValueError,
+            lambda arguments=arguments: lab.legal_tp_sizes(*arguments),
+            call=f"legal_tp_sizes{arguments}",
+            mentions=[name],
+        )
+
+
+def attention_case(num_heads, num_kv_heads, head_dim=3, tokens=TOKENS, hidden=10, out=7):
+    x = draw(tokens, hidden)
+    Wq = draw(num_heads * head_dim, hidden, seed=1)
+    Wk = draw(num_kv_heads * head_dim, hidden, seed=2)
+    Wv = draw(num_kv_heads * head_dim, hidden, seed=3)
+    Wo = draw(out, num_heads * head_dim, seed=4)
+    return x, Wq, Wk, Wv, Wo
+
+
+def dense_attention(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads):
+    """Head by head, token by token: slow, and hard to get wrong."""
+    head_dim = Wq.shape[0] // num_heads
+    joined = np.zeros((x.shape[0], num_heads * head_dim))
+    for head in range(num_heads):
+        kv = head * num_kv_heads // num_heads
+        q = x @ Wq[head * head_dim : (head + 1) * head_dim].T
+        k = x @ Wk[kv * head_dim : (kv + 1) * head_dim].T
+        v = x @ Wv[kv * head_dim : (kv + 1) * head_dim].T
+        for t in range(x.shape[0]):
+            scores = np.array([q[t] @ k[s] for s in range(t + 1)]) / head_dim**0.5
+            weights = np.exp(scores - scores.max())
+            joined[t, head * head_dim : (head + 1) * head_dim] = (weights / weights.sum()) @ v[: t + 1]
+    return joined @ Wo.T
+
+
+HEADS = ((8, 8, (1, 2, 4, 8)), (8, 2, (1, 2, 4, 8)), (6, 3, (1, 3, 6)), (6, 1, (1, 2, 3, 6)))
+
+
+@pytest.mark.points(6)
+def test_attention_tp_equals_the_unsharded_block(lab):
+    """Attention by heads equals the whole, KV heads copied or not"""
+    for num_heads, num_kv_heads, rank_counts in HEADS:
+        arrays = attention_case(num_heads, num_kv_heads)
+        expected = dense_attention(*arrays, num_heads, num_kv_heads)
+        for num_ranks in rank_counts:
+            call = (
+                f"attention_tp(x[5, 10], ..., num_heads={num_heads}, "
+                f"num_kv_heads={num_kv_heads}, num_ranks={num_ranks})"
+            )
+            idea = "query head i reads KV head i // (num_heads / num_kv_heads), on whichever rank"
+            y = lab.attention_tp(*arrays, num_heads, num_kv_heads, num_ranks)
+            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_attention_tp_equals_the_unsharded_block")
+def test_attention_tp_makes_one_all_reduce_and_splits_the_work(lab):
+    """Attention makes one all-reduce, and each rank does its share"""
+    num_heads, num_kv_heads = 8, 2
+    for num_ranks in (1, 2, 8):
+        x, *weights = attention_case(num_heads, num_kv_heads)
+        call = f"attention_tp(..., num_heads=8, num_kv_heads=2, num_ranks={num_ranks})"
+        idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
+        trace, (x, *weights) = traced(x, *weights)
+        with collectives.record() as ledger:
+            y = lab.attention_tp(x, *weights, num_heads, num_kv_heads, num_ranks)
+        expect_traffic(ledger, [("all_reduce", TOKENS * 7 * 8)], num_ranks, call, idea)
+        expect_last_output(ledger, y, call, idea)
+        share = max(weight.size for weight in weights) * TOKENS // num_ranks
+        assert 0 < trace.largest <= max(share, weights[1].size * TOKENS // num_kv_heads), (
+            f"{call}: one product took {trace.largest} multiplications; a rank's share is {share}. "
+            "Look again at: each rank slices its heads out of Wq, Wk, Wv and Wo first."
+        )
+    arrays = attention_case(6, 4)
+    for num_ranks in (4, 6):  # 4 does not divide 6 heads; 6 is no multiple of 4 KV heads
+        expect_error(
+            ValueError,
+            lambda num_ranks=num_ranks: lab.attention_tp(*arrays, 6, 4, num_ranks),
+            call=f"attention_tp(..., num_heads=6, num_kv_heads=4, num_ranks={num_ranks})",
+            mentions=[num_ranks],
+        )
+
+
+@pytest.mark.points(6)
+def test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce(lab):
+    """The split vocabulary gives E[token_ids], with one all-reduce"""
+    E = draw(48, 6)
+    token_ids = np.array([0, 47, 5, 12, 11, 5, 24, 23, 40])
+    idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
+    for num_ranks in RANKS:
+        call = f"vocab_parallel_embedding(token_ids[9], E[48, 6], num_ranks={num_ranks})"
+        with collectives.record() as ledger:
+            y = lab.vocab_parallel_embedding(token_ids, E, num_ranks)
+        expect_close(y, E[token_ids], call=call, atol=0.0, idea=idea)
+        expect_traffic(ledger, [("all_reduce", 9 * 6 * 8)], num_ranks, call, idea)
+        expect_last_output(ledger, y, call, idea)
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for("test_mlp_tp_equals_the_dense_mlp")
+def test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce(lab):
+    """Sequence parallelism: the same result, the same bytes sent"""
+    tokens = 24
+    x, W1, W2 = draw(tokens, IN), draw(IN, HIDDEN), draw(HIDDEN, IN)
+    idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
+    for num_ranks in RANKS:
+        call = describe_call("mlp_tp_sequence_parallel", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
+        with collectives.record() as ledger:
+            y = lab.mlp_tp_sequence_parallel(x, W1, W2, num_ranks)
+        expect_close(y, dense_mlp(x, W1, W2), call=call, atol=ATOL, idea=idea)
+        traffic = [("all_gather", x.nbytes), ("reduce_scatter", x.nbytes)]
+        expect_traffic(ledger, traffic, num_ranks, call, idea)
+        if num_ranks == 1:
+            continue
+        scattered = np.concatenate(ledger.calls[-1].outputs)
+        expect_close(y, scattered, call=call + ", against its reduce-scatter", atol=ATOL, idea=idea)
+        with collectives.record() as plain:
+            lab.mlp_tp(x, W1, W2, num_ranks)
+        sent, plain_sent = ledger.sent_bytes_per_rank, plain.sent_bytes_per_rank
+        assert sent == plain_sent, f"{call}: a rank sends {sent} bytes, in mlp_tp {plain_sent}"
