@@ -108,7 +108,7 @@ def _describe(value):
 
 
 def _pattern(actual, expected, atol):
-    """A sentence when the whole result is a simple multiple of, or a constant away from, expected."""
+    """A sentence when the result is a simple multiple of, or a constant away from, expected."""
     if expected.ndim == 0 or expected.size < 2:
         return ""
     scale = float(np.abs(expected).max())

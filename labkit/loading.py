@@ -1,4 +1,4 @@
-"""Find the labs; load one implementation fresh by path. There is no fallback to another file, ever."""
+"""Find the labs; load one implementation fresh by path. There is no fallback to another file."""
 
 import hashlib
 import itertools

@@ -50,7 +50,7 @@ class Bank:
 
 
 def read_bank(lab: Lab) -> Bank:
-    """The lab's bank on a fresh copy of its solution; an empty one when the lab has no mistakes.py."""
+    """The lab's bank on a fresh copy of its solution; empty when the lab has no mistakes.py."""
     solution = load_module(lab.file("solution"))
     before = set(vars(solution))
     path = lab.file("mistakes")
@@ -63,7 +63,9 @@ def read_bank(lab: Lab) -> Bank:
             continue
         replaces = name.split("__")[0]
         if not hasattr(solution, replaces):
-            raise ValueError(f"{path.name}: {name} replaces '{replaces}', which is not in solution.py")
+            raise ValueError(
+                f"{path.name}: {name} replaces '{replaces}', which is not in solution.py"
+            )
         doc = textwrap.dedent("    " + (function.__doc__ or "")).strip()
         when = doc.split("\n")[0].strip().rstrip(".")
         named = re.search(r"Rejected by:\s*([\w\s,]+)\.?\s*$", doc)
@@ -211,6 +213,7 @@ def main(arguments=None) -> int:
     for lab in labs:
         names = [mistake.name for mistake in read_bank(lab).mistakes]
         print(f"{lab.name}: {len(names)} mistakes")
+        problems += not names  # an empty bank proves nothing
         for name in names:
             verdict = try_mistake(lab, name)
             problems += bool(verdict.problem)
@@ -220,7 +223,7 @@ def main(arguments=None) -> int:
                 print(f"           {verdict.problem}")
             else:
                 print(f"                by {', '.join(verdict.mistake.rejected_by)}")
-    print(f"{problems} not properly rejected" if problems else "every mistake is rejected")
+    print(f"{problems} problem(s)" if problems else "every mistake is rejected")
     return 1 if problems else 0
 
 

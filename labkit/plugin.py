@@ -50,10 +50,14 @@ def pytest_configure(config):
     for folder in {str(lab.path.parent) for lab in labs}:
         if folder not in sys.path:
             sys.path.append(folder)  # collectives.py; after everything that is installed
+    # xdist hands its workers the arguments as typed, so each resolves them for itself
+    config.args[:] = [_resolve(arg, config.invocation_params.dir, labs) for arg in config.args]
     if hasattr(config, "workerinput"):
         return
-    config.args[:] = [_resolve(arg, config.invocation_params.dir, labs) for arg in config.args]
-    scoreboard = Scoreboard(labs, which, config.getoption("scores"))
+    scores = config.getoption("scores")
+    if scores and not Path(scores).absolute().parent.is_dir():
+        raise pytest.UsageError(f"--scores {scores}: there is no such folder")
+    scoreboard = Scoreboard(labs, which, scores)
     config.pluginmanager.register(scoreboard, "lab-scoreboard")
 
 
@@ -209,11 +213,13 @@ def pytest_make_collect_report(collector):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    report = yield
     state = item.config.stash[STATE]
     lab = state.lab_of(item)
     if lab is None or item.path.name != "test_lab.py":
-        return report
+        return (yield)
+    if item.config.getoption("tbstyle") == "auto":
+        item.repr_failure = lambda excinfo, style=None: excinfo.exconly()  # the sentence is enough
+    report = yield
     if report.when == "teardown" and not report.failed:
         return report
     if report.when == "setup" and report.passed:

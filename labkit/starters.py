@@ -51,7 +51,9 @@ def derive(lab: Lab) -> str:
     body = "\n".join(lines).rstrip("\n") + "\n"
     if "NotImplementedError" not in body:
         raise ValueError(f"{lab.name}/solution.py: no BEGIN SOLUTION inside a function")
-    return f"# {lab.prefix} starter: write where NotImplementedError stands. [{_digest(body)}]\n{body}"
+    return (
+        f"# {lab.prefix} starter: write where NotImplementedError stands. [{_digest(body)}]\n{body}"
+    )
 
 
 def _todo(lab, indent, defs, task, block, where):
@@ -93,7 +95,9 @@ def write(lab: Lab, force: bool = False) -> str:
 
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m labkit.starters", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if one differs")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if one differs"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite edited starters too")
     options = parser.parse_args(arguments)
     status = 0

@@ -149,7 +149,7 @@ def attention_tp(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
 
 
 def vocab_parallel_embedding(token_ids, E, num_ranks):
-    """Return E[token_ids], [tokens, hidden], with the vocabulary of E [vocab, hidden] split by rows.
+    """Return E[token_ids], [tokens, hidden], with the rows of E [vocab, hidden] split over ranks.
 
     token_ids is an integer array [tokens]. A rank looks up the tokens it owns and gives zeros for
     the others; one all-reduce adds the ranks up. Raises ValueError when num_ranks does not divide

@@ -1,4 +1,4 @@
-# lab-01 starter: write where NotImplementedError stands. [7e6626fafb5f]
+# lab-01 starter: write where NotImplementedError stands. [c95c1bd935a5]
 """Lab 01: tensor parallelism as algebra you can prove.
 
 Ranks are simulated by slicing: rank r owns slice r, and the only way from one rank to another is a
@@ -112,7 +112,7 @@ def attention_tp(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
 
 
 def vocab_parallel_embedding(token_ids, E, num_ranks):
-    """Return E[token_ids], [tokens, hidden], with the vocabulary of E [vocab, hidden] split by rows.
+    """Return E[token_ids], [tokens, hidden], with the rows of E [vocab, hidden] split over ranks.
 
     token_ids is an integer array [tokens]. A rank looks up the tokens it owns and gives zeros for
     the others; one all-reduce adds the ranks up. Raises ValueError when num_ranks does not divide

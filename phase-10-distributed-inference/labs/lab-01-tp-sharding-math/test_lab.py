@@ -3,6 +3,7 @@
 import collectives
 import numpy as np
 import pytest
+
 from labkit.expect import describe_call, expect_close, expect_equal, expect_error
 from labkit.traced import traced
 
@@ -45,13 +46,21 @@ def expect_last_output(ledger, y, call, idea):
     if ledger.calls:
         out = ledger.calls[-1].outputs[0]
         same = out.shape == y.shape and np.allclose(out, y, rtol=0, atol=ATOL)
-        assert same, f"{call}: the result is not what the collective produced. Look again at: {idea}."
+        assert same, (
+            f"{call}: the result is not what the collective produced. Look again at: {idea}."
+        )
 
 
 @pytest.mark.points(6)
 def test_shard_size_divides_exactly_or_says_what_does_not(lab):
     """A dimension the ranks do not divide is an error that names it"""
-    for size, num_ranks, expected in ((48, 4, 12), (24, 3, 8), (7, 1, 7), (8, 8, 1), (14336, 8, 1792)):
+    for size, num_ranks, expected in (
+        (48, 4, 12),
+        (24, 3, 8),
+        (7, 1, 7),
+        (8, 8, 1),
+        (14336, 8, 1792),
+    ):
         call = f'shard_size("out_features", {size}, {num_ranks})'
         expect_equal(lab.shard_size("out_features", size, num_ranks), expected, call=call)
     for size, num_ranks in ((10, 4), (7, 2), (3, 8), (48, 0), (48, -2)):
@@ -282,7 +291,9 @@ def dense_attention(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads):
         for t in range(x.shape[0]):
             scores = np.array([q[t] @ k[s] for s in range(t + 1)]) / head_dim**0.5
             weights = np.exp(scores - scores.max())
-            joined[t, head * head_dim : (head + 1) * head_dim] = (weights / weights.sum()) @ v[: t + 1]
+            joined[t, head * head_dim : (head + 1) * head_dim] = (weights / weights.sum()) @ v[
+                : t + 1
+            ]
     return joined @ Wo.T
 
 

@@ -1,0 +1,89 @@
+"""A copy of the course in a temporary folder, to break on purpose."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LABS = Path("phase-10-distributed-inference/labs")
+LAB_01 = LABS / "lab-01-tp-sharding-math"
+
+
+@dataclass
+class Run:
+    """What a command printed, and its exit status."""
+
+    status: int
+    text: str
+
+
+class Course:
+    """A copy of the machinery and lab 01 alone, under `root`."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        ignore = shutil.ignore_patterns("__pycache__")
+        for name in ("conftest.py", "pytest.ini"):
+            shutil.copy(ROOT / name, root / name)
+        shutil.copytree(ROOT / "labkit", root / "labkit", ignore=ignore)
+        shutil.copytree(ROOT / LAB_01, root / LAB_01, ignore=ignore)
+        shutil.copy(ROOT / LABS / "collectives.py", root / LABS / "collectives.py")
+        self.fresh_starter()
+
+    @property
+    def lab(self) -> Path:
+        return self.root / LAB_01
+
+    @property
+    def starter(self) -> Path:
+        return self.lab / "starter.py"
+
+    def fresh_starter(self):
+        """The starter as it is derived, whatever the checkout's own looks like by now."""
+        self.starter.unlink(missing_ok=True)
+        assert self.run("-m", "labkit.starters").status == 0
+
+    def add_lab(self, name: str, solution: str, test: str) -> Path:
+        """A second lab, tiny, whose starter equals its solution."""
+        folder = self.root / LABS / name
+        folder.mkdir()
+        for file in ("solution.py", "starter.py"):
+            (folder / file).write_text(solution, encoding="utf-8")
+        (folder / "test_lab.py").write_text(test, encoding="utf-8")
+        return folder
+
+    def run(self, *arguments, cwd=None, **environment) -> Run:
+        """python ARGUMENTS in the copy; a pipe, so no colour."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=cwd or self.root,
+            env=clean | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=100,
+        )
+        return Run(done.returncode, done.stdout)
+
+    def pytest(self, *arguments, impl=None, cwd=None, **environment) -> Run:
+        if impl is not None:
+            environment["LAB_IMPL"] = impl
+        return self.run("-m", "pytest", *arguments, cwd=cwd, **environment)
+
+
+@pytest.fixture
+def course(tmp_path):
+    return Course(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def read_only_course(tmp_path_factory):
+    """One copy for the tests that change nothing."""
+    return Course(tmp_path_factory.mktemp("course"))

@@ -1,0 +1,104 @@
+"""The mistakes banks: every mistake is rejected by the claim it violates, and hinted at."""
+
+import pytest
+
+from labkit.loading import Lab, find_labs
+from labkit.mistakes import Mistake, Verdict, find_hint, read_bank, same
+from tests.conftest import ROOT
+
+LABS_HERE = find_labs(ROOT)
+FEWEST = {"lab-01": 14, "lab-02": 12, "lab-03": 12, "lab-04": 12}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("lab", LABS_HERE, ids=lambda lab: lab.prefix)
+def test_every_mistake_is_rejected_by_the_check_it_violates(lab, read_only_course):
+    """In a process of its own: the bank runs pytest on copies of the solution."""
+    run = read_only_course.run("-m", "labkit.mistakes", lab.prefix, cwd=ROOT)
+    assert run.status == 0, run.text
+    assert run.text.count("  rejected ") >= FEWEST.get(lab.prefix, 12)
+    assert "SURVIVES" not in run.text
+
+
+def test_a_mistake_that_no_check_rejects_is_reported(course):
+    """The guard is fed a 'mistake' that is right."""
+    bank = course.lab / "mistakes.py"
+    bank.write_text(
+        "def shard_size__is_right(dimension, size, num_ranks):\n"
+        '    """nothing is wrong.\n\n    Rejected by: test_shard_size_divides_exactly_or_says_'
+        'what_does_not\n    """\n'
+        "    if num_ranks < 1 or size % num_ranks:\n"
+        "        raise ValueError(f'{dimension}={size} by num_ranks={num_ranks}')\n"
+        "    return size // num_ranks\n",
+        encoding="utf-8",
+    )
+    run = course.run("-m", "labkit.mistakes", "lab-01")
+    assert run.status == 1 and "SURVIVES" in run.text and "passed" in run.text
+
+
+def test_a_mistake_rejected_by_another_check_than_it_names_is_reported(course):
+    bank = course.lab / "mistakes.py"
+    text = bank.read_text(encoding="utf-8")
+    wrong = text.replace(
+        "Rejected by: test_inputs_are_left_as_they_were",
+        "Rejected by: test_mlp_tp_equals_the_dense_mlp",
+    )
+    assert wrong != text
+    bank.write_text(wrong, encoding="utf-8")
+    verdict = try_mistake_in_a_process(course, "row_parallel__scales_x_in_place")
+    assert verdict == "test_mlp_tp_equals_the_dense_mlp passed"
+
+
+def try_mistake_in_a_process(course, name):
+    code = (
+        "from labkit.loading import find_labs; from labkit.mistakes import try_mistake; "
+        f"print(try_mistake(find_labs()[0], {name!r}).problem)"
+    )
+    return course.run("-c", code).text.strip()
+
+
+def test_a_crash_is_not_a_rejection():
+    mistake = Mistake("f__x", "f", "x", ("test_f",), None)
+    assert (
+        Verdict(mistake, [], ["test_f"], "", False).problem == "test_f crashed instead of failing"
+    )
+    assert Verdict(mistake, ["test_f"], [], "", True).problem.startswith("its value differs")
+    assert Verdict(mistake, ["test_f"], [], "when x", True).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("doc", "complaint"),
+    [('"""no line that names a test."""', "needs a first line"), ("pass", "needs a first line")],
+)
+def test_an_entry_without_its_docstring_is_refused(course, doc, complaint):
+    (course.lab / "mistakes.py").write_text(f"def shard_size__x(a, b, c):\n    {doc}\n")
+    with pytest.raises(ValueError, match=complaint):
+        read_bank(Lab(course.lab))
+
+
+def test_an_entry_that_replaces_nothing_is_refused(course):
+    (course.lab / "mistakes.py").write_text("def no_such__x():\n    pass\n")
+    with pytest.raises(ValueError, match="not in solution.py"):
+        read_bank(Lab(course.lab))
+
+
+def test_a_right_result_gets_no_hint_and_a_wrong_helper_is_seen_through_its_caller(course):
+    import numpy as np
+
+    lab = Lab(course.lab)
+    x, W = np.arange(20.0).reshape(2, 10), np.arange(140.0).reshape(14, 10)
+    right = ("value", x @ W.T)
+    assert find_hint(lab, [("row_parallel", (x, W, 2), {}, right)]) == ""
+    # 10 inputs on 4 ranks, rounded down to 2 each: the last two inputs belong to nobody
+    dropped = ("value", x[:, :8] @ W[:, :8].T)
+    hint = find_hint(lab, [("row_parallel", (x, W, 4), {}, dropped)])
+    assert "rounded down" in hint
+
+
+def test_same_tells_values_apart():
+    import numpy as np
+
+    assert same([1.0, {"a": (2, "x")}], [1.0 + 1e-12, {"a": (2, "x")}])
+    for one, other in ((1.0, 1.1), (True, 1), ("1", 1), ([1], [1, 1]), (np.zeros(2), [0.0, 0.0])):
+        assert not same(one, other)
+    assert not same(np.zeros((2, 1)), np.zeros((1, 2)))

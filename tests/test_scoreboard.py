@@ -1,0 +1,217 @@
+"""The scoreboard: three outcomes, one sentence per failure, the same in a pipe and under xdist."""
+
+import json
+import re
+
+import pytest
+
+SOLVED = "test_shard_size_divides_exactly_or_says_what_does_not"
+
+
+def solve(course, *functions, wrong=()):
+    """Fill the starter's `functions` with the solution's bodies; `wrong` is (old, new) text."""
+    solution = (course.lab / "solution.py").read_text(encoding="utf-8")
+    text = course.starter.read_text(encoding="utf-8")
+    for name in functions:
+        body = re.search(
+            rf"def {name}\(.*?# BEGIN SOLUTION[^\n]*\n(.*?)\n    # END SOLUTION", solution, re.S
+        )[1]
+        stub = rf"(def {name}\(.*?)    raise NotImplementedError\(\n.*?\n    \)"
+        text = re.sub(stub, lambda found, body=body: found[1] + body, text, count=1, flags=re.S)
+    for old, new in wrong:
+        assert old in text
+        text = text.replace(old, new)
+    course.starter.write_text(text, encoding="utf-8")
+
+
+def scores(course, *arguments, impl="starter"):
+    run = course.pytest("lab-01", "--scores", "scores.json", *arguments, impl=impl)
+    return run, json.loads((course.root / "scores.json").read_text(encoding="utf-8"))
+
+
+def test_a_fresh_starter_fits_on_one_screen_and_says_what_is_next(read_only_course):
+    run = read_only_course.pytest("lab-01", impl="starter")
+    lines = run.text.splitlines()
+    assert run.status == 1
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "\x1b" not in run.text
+    assert "next: lab-01 · shard_size is yours to write" in run.text
+    assert run.text.count("todo ") >= 15 and "FAILED" not in run.text
+
+
+def test_colour_on_a_terminal(read_only_course):
+    run = read_only_course.pytest("lab-01", "--color=yes", impl="starter")
+    assert "\x1b[33m" in run.text
+
+
+def test_a_failure_is_one_sentence_with_the_hint_and_no_traceback(course):
+    wrong = (
+        "all_reduce(partials)[0]\n\n\ndef mlp_tp(",
+        "all_reduce(partials)[0] / num_ranks\n\n\ndef mlp_tp(",
+    )
+    solve(course, "shard_size", "row_parallel", wrong=[wrong])
+    run = course.pytest("lab-01", impl="starter")
+    text = " ".join(run.text.split())
+    assert "row_parallel(x[5, 24], W[48, 24], num_ranks=2): off by" in text
+    assert "every element is 1/2 times the expected one" in text
+    assert "Hint: your result is what you get when the partial sums are averaged" in text
+    assert "Traceback" not in run.text and "def test_" not in run.text
+    assert max(map(len, run.text.splitlines())) <= 80
+
+
+def test_tb_brings_the_traceback_back(course):
+    solve(course, wrong=[("def shard_size(", "def shard_size(*a):\n    return 0\n\ndef hidden(")])
+    assert "def test_shard" not in course.pytest("lab-01", impl="starter").text
+    assert "def test_shard" in course.pytest("lab-01", "--tb=long", impl="starter").text
+
+
+def test_a_check_waits_for_the_one_it_builds_on(course):
+    """mlp_tp returns zeros: its value fails; its traffic and share wait, with no second cause."""
+    solve(course, "shard_size")
+    text = course.starter.read_text(encoding="utf-8")
+    stub = re.search(r"def mlp_tp\(.*?(    raise NotImpl.*?\n    \))", text, re.S)[1]
+    zeros = "    return np.zeros((*x.shape[:-1], W2.shape[1]))"
+    course.starter.write_text(text.replace(stub, zeros, 1), encoding="utf-8")
+    _, result = scores(course)
+    claims = {claim["name"]: claim for claim in result["labs"][0]["claims"]}
+    assert claims["test_mlp_tp_equals_the_dense_mlp"]["outcome"] == "failed"
+    assert claims["test_mlp_tp_makes_exactly_one_all_reduce"]["outcome"] == "waits"
+    assert "mlp_tp equals" in claims["test_mlp_tp_makes_exactly_one_all_reduce"]["message"]
+    assert claims["test_column_parallel_makes_one_all_gather"]["outcome"] == "todo"
+    assert claims[SOLVED]["outcome"] == "passed"
+
+
+def test_scores_add_up_and_match_the_schema(course):
+    solve(course, "shard_size", "column_parallel")
+    _, result = scores(course)
+    assert result["schema"] == "lab-scores/1" and result["implementation"] == "starter"
+    (lab,) = result["labs"]
+    assert lab["file"] == "starter.py" and re.fullmatch("[0-9a-f]{64}", lab["sha256"])
+    assert sum(claim["points"] for claim in lab["claims"]) == 100
+    passed = [claim for claim in lab["claims"] if claim["outcome"] == "passed"]
+    assert len(passed) == 3
+    assert lab["points"]["earned"] == sum(claim["points"] for claim in passed) == 20
+    assert lab["points"]["total"] == 100 and lab["points"]["not_selected"] == 0
+
+
+def test_xdist_gives_the_same_scoreboard(course):
+    solve(course, "shard_size", "column_parallel")
+    _, alone = scores(course)
+    _, spread = scores(course, "-n", "2")
+    assert alone == spread
+
+
+def test_a_scores_file_in_no_folder_is_a_usage_error(read_only_course):
+    run = read_only_course.pytest("lab-01", "--scores", "nowhere/scores.json")
+    assert run.status == 4 and "nowhere/scores.json" in run.text
+
+
+def test_a_syntax_error_is_one_line_and_the_other_labs_are_still_graded(course):
+    course.add_lab("lab-08-x", "x = 1\n", "def test_x(lab):\n    assert lab.x == 1\n")
+    text = course.starter.read_text(encoding="utf-8")
+    course.starter.write_text(text + "\ndef broken(:\n", encoding="utf-8")
+    line = text.count("\n") + 2
+    run = course.pytest(impl="starter")
+    assert run.status == 1
+    assert f"cannot be graded: starter.py line {line}: invalid syntax" in run.text
+    assert "1 passed" in run.text
+    assert len(run.text.splitlines()) <= 16
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("import no_such_module", "starter.py line 1: ModuleNotFoundError: No module named"),
+        ("raise SystemExit(0)", "starter.py line 1: SystemExit: 0"),
+        ("x = 1 / 0", "starter.py line 1: ZeroDivisionError: division by zero"),
+        ("\0", "cannot be graded: starter.py line"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_says_why(course, code, sentence):
+    course.starter.write_text(code + "\n", encoding="utf-8")
+    run = course.pytest("lab-01", impl="starter")
+    assert run.status == 1 and "0/100 points" in run.text
+    assert sentence in " ".join(run.text.split())
+
+
+def test_prints_do_not_disturb_the_screen(course):
+    solve(course, "shard_size")
+    text = course.starter.read_text(encoding="utf-8")
+    noisy = text.replace(
+        "    if num_ranks < 1:", "    print('NOISE' * 99)\n    if num_ranks < 1:", 1
+    )
+    course.starter.write_text("print('NOISE')\n" + noisy, encoding="utf-8")
+    run, result = scores(course)
+    assert "NOISE" not in run.text
+    assert result["labs"][0]["points"]["earned"] == 6
+
+
+def test_an_endless_loop_ends_at_the_time_limit(course):
+    loop = "def shard_size(*a):\n    while True:\n        pass\n\ndef hidden("
+    solve(course, wrong=[("def shard_size(", loop)])
+    run = course.pytest(f"lab-01::{SOLVED}", "--timeout=1", impl="starter")
+    assert run.status == 1
+    assert "did not finish within 1 s (an endless loop?)" in " ".join(run.text.split())
+
+
+def test_an_endless_import_costs_one_time_limit_not_one_per_check(course):
+    course.starter.write_text("while True:\n    pass\n", encoding="utf-8")
+    run = course.pytest("lab-01", "--timeout=1", impl="starter")
+    assert run.status == 1 and "0/100 points" in run.text
+    assert float(re.search(r"in ([\d.]+)s", run.text)[1]) < 8
+
+
+def test_a_skip_from_the_learners_code_earns_nothing(course):
+    skip = "import pytest\n\n\ndef shard_size(*a):\n    pytest.skip('done')\n\ndef hidden("
+    solve(course, wrong=[("def shard_size(", skip)])
+    run, result = scores(course)
+    assert run.status == 1
+    assert result["labs"][0]["points"]["earned"] == 0
+    outcomes = {claim["outcome"] for claim in result["labs"][0]["claims"]}
+    assert "passed" not in outcomes and "not_run" not in outcomes
+
+
+def test_a_planted_failure_is_red(course):
+    path = course.lab / "test_lab.py"
+    planted = "\n\n@pytest.mark.points(0)\ndef test_planted(lab):\n    assert 1 + 1 == 3\n"
+    path.write_text(path.read_text(encoding="utf-8") + planted, encoding="utf-8")
+    run = course.pytest("lab-01")
+    assert run.status == 1 and "FAILED   0  test_planted" in run.text
+
+
+def test_not_run_here_is_not_earned_and_says_what_would_run_it(course):
+    test = """
+import pytest
+
+@pytest.mark.points(60)
+def test_here(lab):
+    assert lab.x == 1
+
+@pytest.mark.points(30)
+@pytest.mark.gpu(512)
+def test_there(lab):
+    assert lab.x == 1
+
+@pytest.mark.points(10)
+@pytest.mark.vllm
+def test_engine(lab):
+    assert lab.x == 1
+"""
+    course.add_lab("lab-08-x", "x = 1\n", test)
+    hide = {"LAB_VLLM_PYTHON": ""}
+    run = course.pytest("lab-08", **hide)
+    assert run.status == 0
+    assert "60/100 points, " in run.text and "not run here" in run.text
+    assert "not run  30" in run.text and "needs 512 CUDA device(s)" in run.text
+    chosen = course.pytest("lab-08", "-m", "not gpu and not vllm", **hide)
+    assert "60/100 points, 40 not selected" in chosen.text
+
+
+def test_a_lab_without_tests_is_an_error(course):
+    course.add_lab("lab-08-x", "x = 1\n", "# all commented out\n")
+    run = course.pytest()
+    assert run.status != 0 and "has no tests" in run.text
+
+
+def test_no_test_selected_is_an_error(read_only_course):
+    assert read_only_course.pytest("lab-01", "-k", "no_such_check").status == 5

@@ -1,0 +1,145 @@
+"""One source: every starter is what its solution derives, imports cleanly, and is all `todo`."""
+
+import ast
+import inspect
+import os
+
+import pytest
+
+from labkit.loading import Lab, find_labs, load_module
+from labkit.starters import derive, is_edited, write
+from tests.conftest import LAB_01, LABS, ROOT
+
+LABS_HERE = find_labs(ROOT)
+each_lab = pytest.mark.parametrize("lab", LABS_HERE, ids=lambda lab: lab.prefix)
+
+
+def functions_of(module):
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    }
+
+
+def test_there_are_labs():
+    assert "lab-01-tp-sharding-math" in [lab.name for lab in LABS_HERE]
+
+
+@each_lab
+def test_the_starter_is_what_the_solution_derives(lab):
+    text = lab.file("starter").read_text(encoding="utf-8")
+    if is_edited(text) and "CI" not in os.environ:
+        pytest.skip(
+            f"{lab.prefix}/starter.py is your own work by now; it is compared when untouched"
+        )
+    assert text == derive(lab), "run `make starters`"
+
+
+@each_lab
+def test_the_starter_has_the_solutions_signatures_and_docstrings(lab, tmp_path):
+    (tmp_path / lab.name).mkdir()
+    path = tmp_path / lab.name / "starter.py"
+    path.write_text(derive(lab), encoding="utf-8")
+    starter = functions_of(load_module(path))
+    solution = functions_of(load_module(lab.file("solution")))
+    assert starter and set(starter) <= set(solution)
+    assert all(name.startswith("_") for name in set(solution) - set(starter))
+    for name, function in starter.items():
+        assert inspect.signature(function) == inspect.signature(solution[name]), name
+        assert function.__doc__ == solution[name].__doc__, name
+
+
+@each_lab
+def test_every_graded_function_of_the_starter_is_todo(lab, tmp_path):
+    """Called with anything, a function that the learner writes raises NotImplementedError."""
+    (tmp_path / lab.name).mkdir()
+    path = tmp_path / lab.name / "starter.py"
+    path.write_text(derive(lab), encoding="utf-8")
+    starter = functions_of(load_module(path))
+    stubs = [f for f in starter.values() if "raise NotImplementedError(" in inspect.getsource(f)]
+    assert stubs
+    for function in stubs:
+        required = inspect.signature(function).parameters.values()
+        arguments = [None for p in required if p.default is p.empty]
+        with pytest.raises(
+            NotImplementedError, match=f"{lab.prefix} · {function.__name__} is yours"
+        ):
+            function(*arguments)
+
+
+@each_lab
+def test_points_sum_to_100_and_claims_fit_the_screen(lab):
+    """Read off the test file itself, so that no tier can hide a claim."""
+    tree = ast.parse(lab.file("test_lab").read_text(encoding="utf-8"))
+    tests = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+    points, names = 0, {test.name for test in tests}
+    for test in tests:
+        marks = {}
+        for node in test.decorator_list:
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("pytest.mark."):
+                marks[node.func.attr] = [
+                    arg.value for arg in node.args if isinstance(arg, ast.Constant)
+                ]
+        assert "points" in marks, f"{test.name} has no points"
+        points += marks["points"][0]
+        assert set(marks.get("waits_for", [])) <= names, f"{test.name} waits for no such test"
+        claim = (ast.get_docstring(test) or "").split("\n")[0]
+        assert 0 < len(claim) <= 67, f"{test.name}: the claim has {len(claim)} characters"
+    assert points == 100
+
+
+def test_a_starter_that_was_edited_is_kept(course):
+    lab = Lab(course.lab)
+    course.starter.write_text(course.starter.read_text(encoding="utf-8") + "\n# mine\n")
+    assert write(lab).startswith("kept")
+    assert course.starter.read_text(encoding="utf-8").endswith("# mine\n")
+    assert write(lab, force=True) == "written" and write(lab) == "current"
+
+
+def test_an_untouched_starter_follows_its_solution(course):
+    lab = Lab(course.lab)
+    solution = course.lab / "solution.py"
+    solution.write_text(solution.read_text(encoding="utf-8").replace("exactly.", "with no rest."))
+    assert not is_edited(course.starter.read_text(encoding="utf-8"))
+    assert course.run("-m", "labkit.starters", "--check").status == 1
+    assert write(lab) == "written"
+    assert "with no rest." in course.starter.read_text(encoding="utf-8")
+    assert course.run("-m", "labkit.starters", "--check").status == 0
+
+
+def test_the_stub_names_the_task_and_the_size_of_the_gap():
+    text = derive(Lab(ROOT / LAB_01))
+    assert '"lab-01 · row_parallel is yours to write (about 4 lines). "' in text
+    assert '"Chapter: README.md, task 3"' in text
+    assert "SOLUTION" not in text
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("def f():\n    # BEGIN SOLUTION (task 1)\n    return 1\n", "has no end"),
+        ("def f():\n    # END SOLUTION\n", "without a beginning"),
+        ("def f():\n    # BEGIN SOLUTION (task 1)\n    # BEGIN SOLUTION (task 2)\n", "inside"),
+        ("def f():\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION\n", "needs its task"),
+        ("def f():\n    return 1\n", "no BEGIN SOLUTION"),
+    ],
+)
+def test_misplaced_markers_are_refused(tmp_path, source, complaint):
+    folder = tmp_path / LABS / "lab-08-x"
+    folder.mkdir(parents=True)
+    (folder / "solution.py").write_text(source, encoding="utf-8")
+    with pytest.raises(ValueError, match=complaint):
+        derive(Lab(folder))
+
+
+def test_a_private_helper_of_the_solution_does_not_reach_the_starter(tmp_path):
+    folder = tmp_path / LABS / "lab-08-x"
+    folder.mkdir(parents=True)
+    source = (
+        "import math\n\n\n# BEGIN SOLUTION\ndef _helper():\n    return 1\n# END SOLUTION\n\n\n"
+        "def f():\n    # BEGIN SOLUTION (task 1)\n    return _helper()\n    # END SOLUTION\n"
+    )
+    (folder / "solution.py").write_text(source, encoding="utf-8")
+    text = derive(Lab(folder))
+    assert "_helper" not in text and "import math\n\n\ndef f():" in text
