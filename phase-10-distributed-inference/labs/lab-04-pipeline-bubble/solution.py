@@ -1,0 +1,422 @@
+"""Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
+
+    stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
+    stage 1  . 0 1 2 3 .
+    stage 2  . . 0 1 2 3        6 of 18 cells are idle: the bubble is 1/3
+
+Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
+(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from math import ceil, floor
+
+
+def _check_count(name, value):
+    """ValueError naming the argument and its value, unless it is a whole number >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r}: give a whole number, 1 or more")
+
+
+def _check_seconds(name, value, allow_zero=False):
+    """ValueError naming the argument and its value, unless it is a time in seconds."""
+    number = isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
+    if not number or not (0 <= value < float("inf")) or (value == 0 and not allow_zero):
+        raise ValueError(
+            f"{name}={value!r}: give seconds, {'0 or more' if allow_zero else 'above 0'}"
+        )
+
+
+def _check_grid(grid):
+    """ValueError unless the grid is a non-empty list of rows of one length, 1 or more."""
+    if not isinstance(grid, list) or not grid or not all(isinstance(row, list) for row in grid):
+        raise ValueError(f"grid={grid!r}: give a list with one row (a list of cells) per stage")
+    if len({len(row) for row in grid}) != 1 or not grid[0]:
+        raise ValueError(f"grid rows have {[len(row) for row in grid]} cells: give one length >= 1")
+
+
+# --- the bubble, by algebra and by counting ---------------------------------------------------
+
+
+def bubble_fraction(p, m):
+    """Idle share of p stages that pass on m microbatches, as an exact Fraction.
+
+    The window is common to all stages: from the first tick of the first stage to the last tick of
+    the last. ValueError for p < 1 or m < 1.
+    Source: GPipe (arXiv 1811.06965), section 2.3.
+    """
+    # BEGIN SOLUTION (task 1)
+    _check_count("p", p)
+    _check_count("m", m)
+    # a stage works m ticks and waits p - 1 ticks, some before its work and the rest after
+    return Fraction(p - 1, p + m - 1)
+    # END SOLUTION
+
+
+def schedule_grid(p, m):
+    """What each stage runs in each tick: grid[stage][tick] is a microbatch number, or None if idle.
+
+    A stage runs one microbatch per tick, in order, as soon as the stage before it has finished that
+    microbatch in an earlier tick. p rows of one length. ValueError for p < 1 or m < 1.
+    """
+    # BEGIN SOLUTION (task 2)
+    _check_count("p", p)
+    _check_count("m", m)
+    grid = [[] for _ in range(p)]
+    finished = [0] * p  # how many microbatches each stage has finished
+    while finished[-1] < m:
+        # from the last stage to the first: a stage must not see what was finished in this very tick
+        for stage in reversed(range(p)):
+            available = m if stage == 0 else finished[stage - 1]
+            if finished[stage] < available:
+                grid[stage].append(finished[stage])
+                finished[stage] += 1
+            else:
+                grid[stage].append(None)
+    return grid
+    # END SOLUTION
+
+
+def grid_bubble(grid):
+    """Idle cells over all cells of any grid, as an exact Fraction: the bubble of the common window.
+
+    ValueError for a grid without cells or with rows of different lengths.
+    """
+    # BEGIN SOLUTION (task 3)
+    _check_grid(grid)
+    idle = sum(cell is None for row in grid for cell in row)
+    return Fraction(idle, len(grid) * len(grid[0]))
+    # END SOLUTION
+
+
+def min_microbatches(p, budget, strict=False):
+    """Fewest microbatches that keep the bubble of p stages at or under budget (strict: under it).
+
+    budget is a Fraction or a float between 0 and 1; a float means the decimal it is written as, so
+    0.1 is one tenth. ValueError for p < 1 and for a budget outside (0, 1).
+    """
+    # BEGIN SOLUTION (task 4)
+    _check_count("p", p)
+    if not isinstance(budget, (float, Fraction)) or not 0 < budget < 1:
+        raise ValueError(f"budget={budget!r}: give a fraction of the time, above 0 and below 1")
+    budget = Fraction(str(budget))
+    # (p-1)/(p+m-1) <= budget, solved for m
+    least = (p - 1) * (1 / budget - 1)
+    return max(1, floor(least) + 1 if strict else ceil(least))
+    # END SOLUTION
+
+
+# --- what it buys: throughput, not latency ----------------------------------------------------
+
+
+def latency_s(p, model_s, hop_s):
+    """Seconds one microbatch needs from end to end through p equal stages.
+
+    model_s: seconds of the whole model on one device. hop_s: seconds from one stage to the next.
+    ValueError for p < 1, model_s <= 0, hop_s < 0.
+    """
+    # BEGIN SOLUTION (task 5)
+    _check_count("p", p)
+    _check_seconds("model_s", model_s)
+    _check_seconds("hop_s", hop_s, allow_zero=True)
+    return model_s + (p - 1) * hop_s
+    # END SOLUTION
+
+
+def throughput_per_s(p, m, model_s, hop_s):
+    """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
+
+    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s.
+    """
+    # BEGIN SOLUTION (task 5)
+    _check_count("m", m)
+    # the first microbatch takes the latency, each further one leaves one stage time later
+    return m / (latency_s(p, model_s, hop_s) + (m - 1) * model_s / p)
+    # END SOLUTION
+
+
+def decode_steps_per_s(p, in_flight, model_s, hop_s):
+    """Microbatch steps per second in steady decoding with `in_flight` microbatches in the loop.
+
+    A sequence's next token needs its last one, so a microbatch comes back to stage 0 only after it
+    left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s.
+    """
+    # BEGIN SOLUTION (task 5)
+    _check_count("in_flight", in_flight)
+    # one round: either the stages are busy all the time, or the loop waits for its own way through
+    round_s = max(in_flight * model_s / p, latency_s(p, model_s, hop_s))
+    return in_flight / round_s
+    # END SOLUTION
+
+
+def makespan_s(stage_s, m, hop_s=0):
+    """Seconds until the last of m microbatches leaves the last stage, for stages of any speed.
+
+    stage_s: list with the seconds of each stage, in order. hop_s: seconds between neighbours.
+    ValueError for an empty list, a stage time <= 0, m < 1, hop_s < 0.
+    """
+    # BEGIN SOLUTION (task 6)
+    if not isinstance(stage_s, (list, tuple)) or not stage_s:
+        raise ValueError(f"stage_s={stage_s!r}: give a list with the seconds of each stage")
+    for stage, seconds in enumerate(stage_s):
+        _check_seconds(f"stage_s[{stage}]", seconds)
+    _check_count("m", m)
+    _check_seconds("hop_s", hop_s, allow_zero=True)
+    free = [0] * len(stage_s)  # when each stage has finished what it was given so far
+    for _ in range(m):
+        arrival = 0
+        for stage, seconds in enumerate(stage_s):
+            free[stage] = max(arrival, free[stage]) + seconds
+            arrival = free[stage] + hop_s
+    return free[-1]
+    # END SOLUTION
+
+
+# --- what it costs beside TP: bytes, hops and bubble of a plan on nodes -------------------------
+
+
+def plan_bill(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """The bill of one forward pass of a TP x PP plan, as a dict; tokens is per microbatch.
+
+    Ranks fill the nodes in order and tp_size neighbours form a stage. A layer all-reduces twice, by
+    a ring of 2 (tp-1) steps; a boundary hands on one activation, each TP rank its share of it.
+      num_nodes             nodes the plan occupies
+      bubble                Fraction, of m microbatches
+      activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
+      local_hops            steps in sequence that stay inside a node, per microbatch
+      node_hops             steps in sequence that wait for a link between nodes, per microbatch
+      bytes_between_nodes   Fraction, bytes that cross between nodes, per microbatch
+    ValueError for a count < 1, for more stages than layers, and when a stage's ranks would straddle
+    a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
+    Sources: Megatron-LM (arXiv 1909.08053) section 3; arXiv 2104.04473 section 4.1.
+    """
+    # BEGIN SOLUTION (task 7)
+    counts = {
+        "tp_size": tp_size,
+        "pp_size": pp_size,
+        "gpus_per_node": gpus_per_node,
+        "num_layers": num_layers,
+        "hidden_size": hidden_size,
+        "tokens": tokens,
+        "bytes_per_value": bytes_per_value,
+    }
+    for name, value in counts.items():
+        _check_count(name, value)
+    if pp_size > num_layers:
+        raise ValueError(f"pp_size={pp_size}: {num_layers} layers cannot fill so many stages")
+    if gpus_per_node % tp_size and tp_size % gpus_per_node:
+        raise ValueError(
+            f"tp_size={tp_size}: a stage would straddle nodes of gpus_per_node={gpus_per_node}; "
+            "give a divisor or a multiple"
+        )
+    activation_bytes = tokens * hidden_size * bytes_per_value
+
+    nodes_per_stage = max(1, tp_size // gpus_per_node)
+    stages_per_node = max(1, gpus_per_node // tp_size)
+    crossings = (pp_size - 1) // stages_per_node  # every stages_per_node-th boundary leaves a node
+
+    all_reduces = 2 * num_layers if tp_size > 1 else 0
+    ring_steps = all_reduces * 2 * (tp_size - 1)
+    bytes_per_link = all_reduces * Fraction(2 * (tp_size - 1), tp_size) * activation_bytes
+    # a ring over k > 1 nodes leaves a node k times, and each of its steps waits for those links
+    spans_nodes = nodes_per_stage > 1
+    links_between_nodes = nodes_per_stage if spans_nodes else 0
+    return {
+        "num_nodes": ceil(Fraction(tp_size * pp_size, gpus_per_node)),
+        "bubble": bubble_fraction(pp_size, m),
+        "activation_bytes": activation_bytes,
+        "local_hops": (0 if spans_nodes else ring_steps) + pp_size - 1 - crossings,
+        "node_hops": (ring_steps if spans_nodes else 0) + crossings,
+        "bytes_between_nodes": links_between_nodes * bytes_per_link + crossings * activation_bytes,
+    }
+    # END SOLUTION
+
+
+# --- stretch: forwards and backwards ------------------------------------------------------------
+#
+# An op is a tuple (kind, stage, microbatch), kind "F" (forward) or "B" (backward). An order is one
+# list of ops per rank: what the rank does, one after the other, without saying when.
+
+
+def gpipe_order(p, m):
+    """GPipe: all forwards, then all backwards. One stage per rank. Given as the worked example."""
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [("F", rank, i) for i in range(m)] + [("B", rank, i) for i in range(m)] for rank in range(p)
+    ]
+
+
+def replay(order, forward_ticks=1, backward_ticks=2):
+    """Run an order: grid[rank][tick] is the op that runs, or None; an op fills one cell per tick.
+
+    Ranks start each op as early as they can, in the order given. F of stage s needs F of stage s-1;
+    B of stage s needs F of stage s and B of stage s+1; all of the same microbatch, finished. Rows
+    have one length. ValueError for no ops, for a kind that is neither F nor B, for ticks < 1, and
+    for a deadlock: an order that can never finish, with the op at which each rank is stuck.
+    """
+    # BEGIN SOLUTION (task 8)
+    _check_count("forward_ticks", forward_ticks)
+    _check_count("backward_ticks", backward_ticks)
+    if not isinstance(order, list) or not any(order):
+        raise ValueError(f"order={order!r}: give a list with the ops of each rank")
+    ticks = {"F": forward_ticks, "B": backward_ticks}
+    for kind in {op[0] for ops in order for op in ops}:
+        if kind not in ticks:
+            raise ValueError(f"order: kind {kind!r} is neither 'F' nor 'B'")
+    last_stage = max(stage for ops in order for _, stage, _ in ops)
+    grid = [[] for _ in order]
+    finished = {}  # op -> the first tick that can use its result
+    waiting = [list(ops) for ops in order]
+    while any(waiting):
+        left = sum(map(len, waiting))
+        for row, ops in zip(grid, waiting, strict=True):
+            while ops and all(need in finished for need in _needs(ops[0], last_stage)):
+                op = ops.pop(0)
+                ready = max((finished[need] for need in _needs(op, last_stage)), default=0)
+                row.extend([None] * (ready - len(row)) + [op] * ticks[op[0]])
+                finished[op] = len(row)
+        if sum(map(len, waiting)) == left:
+            stuck = [f"rank {rank} at {ops[0]}" for rank, ops in enumerate(waiting) if ops]
+            raise ValueError(f"order: deadlock, {', '.join(stuck)}")
+    width = max(len(row) for row in grid)
+    return [row + [None] * (width - len(row)) for row in grid]
+    # END SOLUTION
+
+
+# BEGIN SOLUTION (task 8)
+def _needs(op, last_stage):
+    """The ops whose results `op` reads."""
+    kind, stage, microbatch = op
+    if kind == "F":
+        return [("F", stage - 1, microbatch)] if stage > 0 else []
+    own_forward = ("F", stage, microbatch)
+    if stage == last_stage:
+        return [own_forward]
+    return [own_forward, ("B", stage + 1, microbatch)]
+
+
+# END SOLUTION
+
+
+def one_f_one_b_order(p, m):
+    """1F1B: rank r runs p - 1 - r forwards, then one forward and one backward in turn, then drains.
+
+    One stage per rank; both kinds in microbatch order. ValueError for p < 1 or m < 1.
+    Source: PipeDream-Flush, arXiv 2104.04473 section 2.2.1.
+    """
+    # BEGIN SOLUTION (task 9)
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        _one_forward_one_backward(
+            forwards=[("F", rank, i) for i in range(m)],
+            backwards=[("B", rank, i) for i in range(m)],
+            warmup=min(p - 1 - rank, m),
+        )
+        for rank in range(p)
+    ]
+    # END SOLUTION
+
+
+# BEGIN SOLUTION (task 9)
+def _one_forward_one_backward(forwards, backwards, warmup):
+    """`warmup` forwards, then pairs, then the backwards that are left."""
+    pairs = zip(forwards[warmup:], backwards, strict=False)
+    steady = [op for pair in pairs for op in pair]
+    return forwards[:warmup] + steady + backwards[len(forwards) - warmup :]
+
+
+# END SOLUTION
+
+
+def interleaved_order(p, m, v):
+    """Interleaved 1F1B: rank r holds the v stages r, r+p, r+2p, ... of p*v thinner stages.
+
+    Microbatches go in groups of p: the group passes the rank's first chunk, then its second, ...;
+    backwards the same way with the last chunk first. Rank r warms up with (v-1)*p + 2*(p-1-r)
+    forwards (never more than there are). ValueError for p < 1, v < 2 and when p does not divide m.
+    Source: arXiv 2104.04473 section 2.2.2; Megatron-LM get_pp_rank_microbatches.
+    """
+    # BEGIN SOLUTION (task 10)
+    _check_count("p", p)
+    _check_count("m", m)
+    _check_count("v", v)
+    if v < 2:
+        raise ValueError(f"v={v}: interleaving needs 2 or more chunks per rank")
+    if m % p:
+        raise ValueError(f"m={m}: give a multiple of p={p}, microbatches go in groups of p")
+    turns = [
+        (chunk, microbatch)
+        for group in range(0, m, p)
+        for chunk in range(v)
+        for microbatch in range(group, group + p)
+    ]
+    return [
+        _one_forward_one_backward(
+            forwards=[("F", chunk * p + rank, i) for chunk, i in turns],
+            backwards=[("B", (v - 1 - chunk) * p + rank, i) for chunk, i in turns],
+            warmup=min((v - 1) * p + 2 * (p - 1 - rank), v * m),
+        )
+        for rank in range(p)
+    ]
+    # END SOLUTION
+
+
+def peak_live_activations(order):
+    """Per rank, the most activations it holds at once: from the start of an F to the end of its B.
+
+    Ranks run one op at a time, so the order alone decides. ValueError for an order without ranks.
+    """
+    # BEGIN SOLUTION (task 11)
+    if not isinstance(order, list) or not order:
+        raise ValueError(f"order={order!r}: give a list with the ops of each rank")
+    peaks = []
+    for ops in order:
+        live = peak = 0
+        for kind, _, _ in ops:
+            live += 1 if kind == "F" else -1
+            peak = max(peak, live)
+        peaks.append(peak)
+    return peaks
+    # END SOLUTION
+
+
+def audit_order(order, num_stages, m):
+    """Which ops an order lacks, invents or repeats, as {"missing", "unknown", "repeated"}.
+
+    Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. Each
+    value is a sorted list of ops without duplicates. ValueError for num_stages < 1 or m < 1.
+    """
+    # BEGIN SOLUTION (task 12)
+    _check_count("num_stages", num_stages)
+    _check_count("m", m)
+    due = {(kind, stage, i) for kind in "FB" for stage in range(num_stages) for i in range(m)}
+    times = Counter(op for ops in order for op in ops)
+    return {
+        "missing": sorted(due - times.keys()),
+        "unknown": sorted(times.keys() - due),
+        "repeated": sorted(op for op, count in times.items() if count > 1),
+    }
+    # END SOLUTION
+
+
+def span_bubble(grid):
+    """The other bubble: (longest span - work) / longest span, as an exact Fraction.
+
+    A rank's span runs from its first busy tick to its last; work is the most busy ticks of a rank.
+    Zero-bubble papers report this one (arXiv 2401.10241 section 5.3). ValueError as in grid_bubble,
+    and for a grid in which nothing runs.
+    """
+    # BEGIN SOLUTION (task 13)
+    _check_grid(grid)
+    busy = [[tick for tick, cell in enumerate(row) if cell is not None] for row in grid]
+    if not any(busy):
+        raise ValueError("grid: nothing runs in it, so no rank has a span")
+    span = max(ticks[-1] - ticks[0] + 1 for ticks in busy if ticks)
+    work = max(len(ticks) for ticks in busy)
+    return Fraction(span - work, span)
+    # END SOLUTION
