@@ -1,0 +1,1 @@
+"""The instructor's tool: grade untrusted submissions; `python -m grading --help`."""

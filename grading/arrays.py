@@ -1,0 +1,157 @@
+"""Operations on arrays that stay with the verifier, asked for by a sandbox that holds numbers only.
+
+Operations come from allow-lists and are bounded before they are carried out: what a submission
+asks for may neither reach another function nor exhaust the verifier.
+"""
+
+import math
+
+import numpy as np
+
+MAX_ELEMENTS = 2_000_000
+MAX_WORK = 500_000_000  # multiplications in one product
+MAX_HELD_BYTES = 256 << 20
+MAX_HELD = 50_000
+
+_ELEMENTWISE = (
+    "absolute add subtract multiply divide true_divide floor_divide remainder negative positive "
+    "maximum minimum fmax fmin exp exp2 expm1 log log2 log1p sqrt square tanh sin cos power "
+    "float_power reciprocal sign greater greater_equal less less_equal equal not_equal "
+    "logical_and logical_or logical_not logical_xor isnan isfinite isinf"
+).split()
+_UFUNCS = {name: getattr(np, name) for name in (*_ELEMENTWISE, "matmul")}
+_PRODUCTS = {name: getattr(np, name) for name in ("dot", "inner", "tensordot", "einsum", "outer")}
+_FUNCTIONS = {
+    name: getattr(np, name)
+    for name in (
+        "all any sum prod mean std var max min amax amin argmax argmin cumsum clip round where "
+        "split array_split hsplit vsplit dsplit concatenate stack hstack vstack column_stack "
+        "transpose swapaxes moveaxis reshape ravel squeeze expand_dims copy repeat roll flip "
+        "take take_along_axis zeros_like ones_like empty_like full_like "
+        "shape ndim size atleast_1d atleast_2d triu tril matrix_transpose nan_to_num"
+    ).split()
+    if hasattr(np, name)
+}
+_METHODS = set(
+    "all any astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape "
+    "squeeze std sum swapaxes take transpose var".split()
+)
+_ATTRIBUTES = set("shape ndim size nbytes T mT".split())
+_KEYWORDS = set("axis axes keepdims dtype out where initial order copy dims decimals".split())
+
+
+class Refused(ValueError):
+    """An operation that is not on the list, or larger than any honest one."""
+
+
+class Held:
+    """The arrays of one call that a sandbox knows by number."""
+
+    def __init__(self):
+        self.arrays, self.bytes = [], 0
+
+    def number_of(self, array):
+        if len(self.arrays) >= MAX_HELD or self.bytes + array.nbytes > MAX_HELD_BYTES:
+            raise Refused("too many arrays")
+        self.arrays.append(array)
+        self.bytes += array.nbytes
+        return len(self.arrays) - 1
+
+    def array_of(self, number):
+        if number >= len(self.arrays):
+            raise Refused("no such array")
+        return self.arrays[number]
+
+
+def perform(operation, arguments, keywords):
+    """The result of one operation; arrays in it are for `Held`. Raises what numpy raises."""
+    if type(keywords) is not dict or not all(name in _KEYWORDS for name in keywords):
+        raise Refused("a keyword this check does not offer")
+    match operation, arguments:
+        case "attribute", (np.ndarray() as array, "dtype"):
+            return array.dtype.name
+        case "attribute", (np.ndarray() as array, str(name)) if name in _ATTRIBUTES:
+            return getattr(array, name)
+        case "getitem", (np.ndarray() as array, index):
+            _bound_index(array, index)
+            return array[index]
+        case "setitem", (np.ndarray() as array, index, value):
+            _bound_index(array, index)
+            array[index] = value
+            return None
+        case "method", (np.ndarray() as array, str(name), tuple(args), dict(extra)):
+            if name not in _METHODS or not all(key in _KEYWORDS for key in extra):
+                raise Refused(f"the method {name}")
+            if name == "repeat":
+                _bound_repeat(array, args)
+            if name == "dot":
+                _bound_product([array, *args])
+            if name == "take":
+                _bound_index(array, args)
+            return _bounded(getattr(array, name)(*args, **extra))
+        case "ufunc", (str(name), "__call__" | "reduce" as method, tuple(args), dict(extra)):
+            if name not in _UFUNCS or not all(key in _KEYWORDS for key in extra):
+                raise Refused(f"the function {name}")
+            if name == "matmul":
+                _bound_product(args)
+            elif method == "__call__":
+                _bound_broadcast(args)
+            return _bounded(getattr(_UFUNCS[name], method)(*args, **extra))
+        case "function", (str(name), tuple(args), dict(extra)):
+            if not all(key in _KEYWORDS for key in extra):
+                raise Refused(f"a keyword of {name}")
+            if name in _PRODUCTS:
+                _bound_product(args)
+                return _bounded(_PRODUCTS[name](*args, **extra))
+            if name not in _FUNCTIONS:
+                raise Refused(f"the function {name}")
+            if name == "repeat":
+                _bound_repeat(args[0], args[1:])
+            elif name in ("where", "clip", "full_like"):
+                _bound_broadcast(args)
+            elif name in ("take", "take_along_axis"):
+                _bound_index(args[0], args[1:])
+            return _bounded(_FUNCTIONS[name](*args, **extra))
+    raise Refused("an operation this check does not offer")
+
+
+def _leaves(values):
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _leaves(value)
+        elif isinstance(value, dict):
+            yield from _leaves(value.values())
+        else:
+            yield value
+
+
+def _bound_product(args):
+    sizes = [value.size for value in _leaves(args) if isinstance(value, np.ndarray)]
+    if math.prod(size or 1 for size in sizes) > MAX_WORK or len(sizes) > 8:
+        raise Refused("a product too large for this check")
+
+
+def _bound_broadcast(args):
+    shapes = [np.shape(value) for value in args if isinstance(value, (np.ndarray, list, tuple))]
+    if math.prod(np.broadcast_shapes(*shapes)) > MAX_ELEMENTS:
+        raise Refused("an array too large for this check")
+
+
+def _bound_index(array, index):
+    leaves = list(_leaves([index]))
+    count = sum(leaf.size for leaf in leaves if isinstance(leaf, np.ndarray)) + len(leaves)
+    if count > 64 and count * max(array.size, 1) > 50_000_000:
+        raise Refused("an index too large for this check")
+
+
+def _bound_repeat(array, args):
+    repeats = max((np.max(value, initial=0) for value in args[:1]), default=0)
+    if np.size(array) * int(repeats) > MAX_ELEMENTS:
+        raise Refused("an array too large for this check")
+
+
+def _bounded(result):
+    for value in _leaves([result]):
+        if isinstance(value, np.ndarray) and value.size > MAX_ELEMENTS:
+            raise Refused("an array too large for this check")
+    return result

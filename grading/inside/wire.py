@@ -1,0 +1,320 @@
+"""Plain values as bytes, both ways, between the verifier and a sandbox. There is no pickle here.
+
+A frame is a 4-byte little-endian length and one value. A value is a tag byte and its content; the
+types are an allow-list and `decode` builds exactly those types, never a subclass. Every size is
+checked against what has arrived before anything is allocated.
+
+A handle stands for an array that stays with the verifier: the sandbox holds only its number.
+"""
+
+import math
+import struct
+from fractions import Fraction
+
+import numpy as np
+
+MAX_FRAME_BYTES = 16 << 20
+MAX_VALUES = 400_000  # in one frame
+MAX_DEPTH = 32
+MAX_INT_BYTES = 512  # 1,233 digits, fewer than Python refuses to print
+MAX_DICT_ENTRIES = 4096  # keys that collide cost the square of this
+
+DTYPES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128"
+).split()
+_CODES = {np.dtype(name): code for code, name in enumerate(DTYPES)}
+_DTYPES = [np.dtype(name) for name in DTYPES]
+
+_SIZE = struct.Struct("<I")
+_INT64 = struct.Struct("<q")
+_FLOAT64 = struct.Struct("<d")
+_ARRAY = struct.Struct("<BB")
+
+
+class Handle:
+    """Number `id` of an array that stays on the other side."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, id):
+        self.id = id
+
+
+class Unsendable(TypeError):
+    """The value is not one of the plain types; str() says which type it is."""
+
+
+class BadFrame(ValueError):
+    """The bytes are not a frame this module would have written."""
+
+
+def encode(value, handle_of=None) -> bytes:
+    """The bytes of `value`. `handle_of(value)` gives the number of an array that must stay here.
+
+    Raises Unsendable for any type outside the allow-list, subclasses included.
+    """
+    parts: list = []
+    _encode(value, parts, 0, handle_of)
+    data = b"".join(parts)
+    if len(data) > MAX_FRAME_BYTES:
+        raise Unsendable(f"a value of {len(data)} bytes; the limit is {MAX_FRAME_BYTES}")
+    return data
+
+
+def _encode(value, parts, depth, handle_of):
+    kind = type(value)
+    if value is None:
+        parts.append(b"N")
+    elif kind is bool:
+        parts.append(b"T" if value else b"F")
+    elif kind is int:
+        if -(1 << 63) <= value < 1 << 63:
+            parts.append(b"i" + _INT64.pack(value))
+        else:
+            size = value.bit_length() // 8 + 1
+            if size > MAX_INT_BYTES:
+                raise Unsendable(f"an int of {size} bytes; the limit is {MAX_INT_BYTES}")
+            parts.append(b"I" + _SIZE.pack(size) + value.to_bytes(size, "little", signed=True))
+    elif kind is float:
+        parts.append(b"f" + _FLOAT64.pack(value))
+    elif kind is str:
+        try:
+            data = value.encode()
+        except UnicodeEncodeError:
+            raise Unsendable("a str with lone surrogates, which is not text") from None
+        parts.append(b"s" + _SIZE.pack(len(data)) + data)
+    elif kind is bytes:
+        parts.append(b"b" + _SIZE.pack(len(value)) + value)
+    elif kind is list or kind is tuple:
+        _enter(depth)
+        parts.append((b"l" if kind is list else b"t") + _SIZE.pack(len(value)))
+        for item in value:
+            _encode(item, parts, depth + 1, handle_of)
+    elif kind is dict:
+        _enter(depth)
+        if len(value) > MAX_DICT_ENTRIES:
+            raise Unsendable(f"a dict of {len(value)} entries; the limit is {MAX_DICT_ENTRIES}")
+        parts.append(b"d" + _SIZE.pack(len(value)))
+        for key, item in value.items():
+            _encode(key, parts, depth + 1, handle_of)
+            _encode(item, parts, depth + 1, handle_of)
+    elif kind is Fraction:
+        parts.append(b"q")
+        _encode(value.numerator, parts, depth, None)
+        _encode(value.denominator, parts, depth, None)
+    elif kind is Handle:
+        parts.append(b"h" + _SIZE.pack(value.id))
+    elif handle_of is not None and (number := handle_of(value)) is not None:
+        parts.append(b"h" + _SIZE.pack(number))
+    elif kind is np.ndarray:
+        code = _CODES.get(value.dtype)
+        if code is None:
+            raise Unsendable(f"a numpy array of dtype {value.dtype}")
+        parts.append(b"a" + _ARRAY.pack(code, value.ndim))
+        parts.append(struct.pack(f"<{value.ndim}Q", *value.shape))
+        parts.append(value.tobytes())
+    elif isinstance(value, np.generic) and kind is value.dtype.type and value.dtype in _CODES:
+        parts.append(b"g" + bytes([_CODES[value.dtype]]) + value.tobytes())
+    elif kind is slice:
+        parts.append(b"S")
+        for item in (value.start, value.stop, value.step):
+            _encode(item, parts, depth + 1, None)
+    elif value is Ellipsis:
+        parts.append(b"E")
+    else:
+        raise Unsendable(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
+
+
+def _enter(depth):
+    if depth >= MAX_DEPTH:
+        raise Unsendable(f"values nested more than {MAX_DEPTH} deep")
+
+
+def decode(data, array_of=None):
+    """The value in `data`, all of it. BadFrame for anything `encode` would not have written.
+
+    Handles, and the slices that index them, are accepted only with `array_of(number)`.
+    """
+    if len(data) > MAX_FRAME_BYTES:
+        raise BadFrame("too long")
+    reader = _Reader(memoryview(data), array_of)
+    try:
+        value = reader.value(0)
+    except (struct.error, IndexError, UnicodeDecodeError, TypeError, OverflowError) as error:
+        raise BadFrame(type(error).__name__) from None
+    if reader.at != len(data):
+        raise BadFrame("trailing bytes")
+    return value
+
+
+class _Reader:
+    def __init__(self, data, array_of):
+        self.data, self.at, self.array_of, self.values = data, 0, array_of, 0
+
+    def take(self, size):
+        start, self.at = self.at, self.at + size
+        if self.at > len(self.data):
+            raise BadFrame("cut short")
+        return self.data[start : self.at]
+
+    def size(self):
+        return _SIZE.unpack(self.take(4))[0]
+
+    def count(self):
+        """A number of items, each of which takes at least one of the bytes that are left."""
+        count = self.size()
+        if count > len(self.data) - self.at:
+            raise BadFrame("more items than bytes")
+        return count
+
+    def value(self, depth):
+        self.values += 1
+        if self.values > MAX_VALUES or depth > MAX_DEPTH:
+            raise BadFrame("too many values" if depth <= MAX_DEPTH else "too deep")
+        tag = self.data[self.at]
+        self.at += 1
+        read = _READERS.get(tag)
+        if read is None:
+            raise BadFrame("unknown tag")
+        return read(self, depth)
+
+    def integer(self, depth):
+        return _INT64.unpack(self.take(8))[0]
+
+    def long_integer(self, depth):
+        size = self.size()
+        if size > MAX_INT_BYTES:
+            raise BadFrame("int too long")
+        value = int.from_bytes(self.take(size), "little", signed=True)
+        if -(1 << 63) <= value < 1 << 63:
+            raise BadFrame("short int written long")
+        return value
+
+    def double(self, depth):
+        return _FLOAT64.unpack(self.take(8))[0]
+
+    def text(self, depth):
+        return str(self.take(self.size()), "utf-8")
+
+    def octets(self, depth):
+        return bytes(self.take(self.size()))
+
+    def items(self, depth):
+        return [self.value(depth + 1) for _ in range(self.count())]
+
+    def fixed_items(self, depth):
+        return tuple(self.items(depth))
+
+    def mapping(self, depth):
+        count = self.count()
+        if count > MAX_DICT_ENTRIES:
+            raise BadFrame("dict too large")
+        result = {}
+        for _ in range(count):
+            key = self.value(depth + 1)
+            result[key] = self.value(depth + 1)
+        if len(result) != count:
+            raise BadFrame("duplicate keys")
+        return result
+
+    def fraction(self, depth):
+        numerator, denominator = self.value(depth + 1), self.value(depth + 1)
+        if type(numerator) is not int or type(denominator) is not int or denominator < 1:
+            raise BadFrame("not a fraction")
+        return Fraction(numerator, denominator)
+
+    def dtype(self, code):
+        if code >= len(_DTYPES):
+            raise BadFrame("unknown dtype")
+        return _DTYPES[code]
+
+    def array(self, depth):
+        code, ndim = _ARRAY.unpack(self.take(2))
+        dtype = self.dtype(code)
+        if ndim > 32:
+            raise BadFrame("too many axes")
+        shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
+        if math.prod(max(size, 1) for size in shape) > MAX_FRAME_BYTES:
+            raise BadFrame("array too large")
+        data = self.take(math.prod(shape) * dtype.itemsize)
+        return self._numbers(data, dtype).reshape(shape)
+
+    def scalar(self, depth):
+        dtype = self.dtype(self.take(1)[0])
+        return self._numbers(self.take(dtype.itemsize), dtype)[0]
+
+    def _numbers(self, data, dtype):
+        octets = np.frombuffer(data, dtype=np.uint8).copy()
+        if dtype.kind == "b" and octets.size and octets.max() > 1:
+            raise BadFrame("a bool that is neither 0 nor 1")
+        return octets.view(dtype)
+
+    def handle(self, depth):
+        if self.array_of is None:
+            raise BadFrame("a handle where none is accepted")
+        return self.array_of(self.size())
+
+    def slice(self, depth):
+        if self.array_of is None:
+            raise BadFrame("a slice where none is accepted")
+        bounds = [self.value(depth + 1) for _ in range(3)]
+        if any(bound is not None and type(bound) is not int for bound in bounds):
+            raise BadFrame("not a slice")
+        return slice(*bounds)
+
+    def ellipsis(self, depth):
+        if self.array_of is None:
+            raise BadFrame("an ellipsis where none is accepted")
+        return Ellipsis
+
+
+_READERS = {
+    ord("N"): lambda reader, depth: None,
+    ord("T"): lambda reader, depth: True,
+    ord("F"): lambda reader, depth: False,
+    ord("i"): _Reader.integer,
+    ord("I"): _Reader.long_integer,
+    ord("f"): _Reader.double,
+    ord("s"): _Reader.text,
+    ord("b"): _Reader.octets,
+    ord("l"): _Reader.items,
+    ord("t"): _Reader.fixed_items,
+    ord("d"): _Reader.mapping,
+    ord("q"): _Reader.fraction,
+    ord("a"): _Reader.array,
+    ord("g"): _Reader.scalar,
+    ord("h"): _Reader.handle,
+    ord("S"): _Reader.slice,
+    ord("E"): _Reader.ellipsis,
+}
+
+
+def frame(value, handle_of=None) -> bytes:
+    """`value` with its length in front, ready for a socket."""
+    data = encode(value, handle_of)
+    return _SIZE.pack(len(data)) + data
+
+
+def frame_size(header) -> int:
+    """The length a 4-byte header announces; BadFrame if no frame may be that long."""
+    size = _SIZE.unpack(header)[0]
+    if size > MAX_FRAME_BYTES:
+        raise BadFrame("frame too long")
+    return size
+
+
+def receive(sock, array_of=None):
+    """The next value from a blocking socket; EOFError when the other side is gone."""
+    return decode(_exactly(sock, frame_size(_exactly(sock, 4))), array_of)
+
+
+def _exactly(sock, size):
+    data = bytearray(size)
+    view, got = memoryview(data), 0
+    while got < size:
+        count = sock.recv_into(view[got:])
+        if count == 0:
+            raise EOFError
+        got += count
+    return data

@@ -1,0 +1,213 @@
+"""A warm Python with numpy, from which one sandboxed worker is forked per submission.
+
+It never sees a test, a solution, a key or a verdict. A request on the control socket is
+a JSON object and three descriptors: the worker's data socket, the pipe its output goes to, and
+a lifeline on which the worker's monitor reports and by whose end it knows that the grader is gone.
+
+zygote ─ monitor (outside the worker's namespaces: clock of memory, the kill) ─ worker (pid 1 inside)
+"""
+
+import ctypes.util  # noqa: F401  (imported before the walls go up, as is everything below)
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+
+import kernel
+import learner
+import numpy  # noqa: F401
+
+POLL_S = 0.05
+
+
+def main():
+    config = json.loads(sys.argv[1])
+    control = socket.socket(fileno=config["control"])
+    program = kernel.seccomp_program() if "seccomp" in config["layers"] else None
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors report on their lifeline; no zombies
+    gc.collect()
+    gc.freeze()
+    control.send(b"ready")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 65536, 3)
+        if not message:
+            return
+        if os.fork() == 0:
+            control.close()
+            try:
+                monitor(config, json.loads(message), program, *descriptors)
+            except BaseException:
+                _report(descriptors[2], {"setup": traceback.format_exc(limit=3)})
+            finally:
+                os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _report(lifeline, what):
+    try:
+        os.write(lifeline, json.dumps(what).encode())
+    except OSError:
+        pass  # nobody is left to tell
+
+
+def monitor(config, limits, program, data, output, lifeline):
+    """Start the worker in namespaces of its own, watch its memory, kill it, report how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    layers = config["layers"]
+    uid = limits["uid"]
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        kernel.stay_dumpable()
+    uid, gid = os.getuid(), os.getgid()
+    flags = 0
+    if "namespaces" in layers:
+        flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
+        flags |= kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
+    if flags:
+        # the process limit counts per user namespace: set before, it bounds the whole worker
+        resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"],) * 2)
+        kernel.unshare(flags)
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    ready, ready_in_worker = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        os.close(ready)
+        os.close(lifeline)
+        try:
+            active = close_the_walls(config, limits, program)
+            os.write(ready_in_worker, json.dumps(active).encode())
+        except BaseException:
+            os.write(ready_in_worker, traceback.format_exc(limit=3).encode())
+            os._exit(1)
+        os.close(ready_in_worker)
+        learner.serve(data, output)
+        os._exit(0)
+    os.close(ready_in_worker)
+    os.close(data)
+    os.close(output)
+    try:
+        active = json.loads(_read_all(ready))
+    except ValueError as problem:
+        os.kill(worker, signal.SIGKILL)
+        _report(lifeline, {"setup": str(getattr(problem, "doc", problem))})
+        return
+    _report(lifeline, {"layers": active})
+    reason = watch(worker, lifeline, limits["memory_bytes"])
+    if "namespaces" not in layers:
+        _kill_group(worker)
+    try:
+        os.kill(worker, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    _, status, usage = os.wait4(worker, 0)
+    _report(
+        lifeline,
+        {
+            "reason": reason,
+            "exit": os.waitstatus_to_exitcode(status),
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_bytes": usage.ru_maxrss * 1024,
+        },
+    )
+
+
+def _read_all(descriptor):
+    data = b""
+    while chunk := os.read(descriptor, 65536):
+        data += chunk
+    os.close(descriptor)
+    return data
+
+
+def _kill_group(worker):
+    try:
+        os.killpg(worker, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def watch(worker, lifeline, memory_bytes):
+    """Until the worker ends, the grader hangs up or the memory is too much; says which."""
+    exited = os.pidfd_open(worker)
+    poll = select.poll()
+    poll.register(exited, select.POLLIN)
+    poll.register(lifeline, select.POLLIN | select.POLLHUP)
+    page = os.sysconf("SC_PAGE_SIZE")
+    pause = POLL_S / 10
+    while True:
+        events = dict(poll.poll(pause * 1000))
+        if exited in events:
+            return "exited"
+        if lifeline in events:
+            return "told"
+        pause = min(POLL_S, 2 * pause)
+        try:
+            with open(f"/proc/{worker}/statm") as file:
+                resident = int(file.read().split()[1]) * page
+        except OSError:
+            time.sleep(0.001)
+            continue
+        if resident > memory_bytes:
+            return "memory"
+
+
+def close_the_walls(config, limits, program):
+    """Every layer around this process, in the order in which each can still be put up."""
+    layers, active = config["layers"], []
+    if "namespaces" in layers:
+        kernel.die_with_parent()
+        active += ["user", "mount", "pid", "net", "ipc", "uts"]
+        kernel.sethostname("sandbox")
+        size = f"size={limits['disk_bytes']},nr_inodes={limits['files']},mode=0700"
+        kernel.mount_tmpfs("/tmp", size)
+        kernel.mount_tmpfs("/dev/shm", "size=1m,nr_inodes=16")
+        nosuid = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+        kernel.mount_tmpfs("/proc", "size=4k,nr_inodes=2", nosuid | kernel.MS_RDONLY)
+        active.append("tmpfs")
+    else:
+        os.setsid()
+    os.chdir("/tmp")
+    for name, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits["cpu_s"]),
+        (resource.RLIMIT_AS, limits["address_space_bytes"]),
+        (resource.RLIMIT_FSIZE, limits["disk_bytes"]),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        resource.setrlimit(name, (value, value))
+    active.append("rlimits")
+    os.nice(5)
+    if "landlock" in layers:
+        kernel.landlock(config["readable"], ["/tmp", "/dev/null"])
+        active.append("landlock")
+    if "namespaces" in layers:
+        kernel.drop_capabilities()
+        active.append("no capabilities")
+    kernel.no_new_privileges()
+    active.append("no new privileges")
+    if program:
+        kernel.seccomp(program)
+        active.append("seccomp")
+    return active
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""What one submission may use. Every clock and counter is held outside the sandbox."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one submission and lab; times are of waiting for the submission's own code."""
+
+    check_s: float = 10.0  # wall clock, one check
+    submission_s: float = 60.0  # wall clock, all checks together
+    cpu_s: int = 60
+    memory_bytes: int = 1024 * MIB  # resident
+    address_space_bytes: int = 3072 * MIB
+    processes: int = 32  # threads, that is: new processes are refused
+    output_bytes: int = 1 * MIB  # printed while one check runs
+    disk_bytes: int = 16 * MIB
+    files: int = 128
+    source_bytes: int = 1 * MIB
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,344 @@
+"""A cell: bubblewrap around a warm zygote, and what this machine offers to build one from.
+
+The zygote (inside/zygote.py) forks one worker per submission, each in namespaces of its own. The
+cell's files are read-only: an interpreter, numpy and the folder `inside`; no test, no solution, no
+submission. A submission arrives through the worker's socket.
+"""
+
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+
+from grading.inside import kernel
+from grading.limits import MIB, Limits
+
+INSIDE = Path(__file__).parent / "inside"
+NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
+# A grade counts as isolated only behind all of these.
+REQUIRED = ("bubblewrap", *NAMESPACES, "tmpfs", "rlimits", "no new privileges", "seccomp")
+OPTIONAL = ("landlock", "no capabilities", "own uid", "memory cgroup", "pids cgroup")
+FIRST_UID = 1_500_000_000  # belongs to nobody; each cell of a root grader uses another one
+
+
+class SandboxError(Exception):
+    """The sandbox cannot be built here; str() is one sentence for the instructor."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is there to build from."""
+
+    bwrap: str | None
+    namespaces: bool
+    seccomp: bool
+    landlock_abi: int
+    root: bool
+    missing: dict  # layer -> why it is not there
+
+    @property
+    def layers(self):
+        found = ["namespaces"] if self.bwrap and self.namespaces else []
+        found += ["seccomp"] if self.seccomp else []
+        return found + (["landlock"] if self.landlock_abi else [])
+
+
+def inspect_machine() -> Machine:
+    """Look, and try: a layer counts only if using it worked."""
+    missing = {}
+    bwrap = shutil.which("bwrap")
+    namespaces = False
+    if not bwrap:
+        missing["bubblewrap"] = "not installed; Debian and Ubuntu: apt-get install bubblewrap"
+    elif sys.platform == "linux":
+        try:
+            command = [bwrap, "--unshare-all", "--ro-bind", "/", "/", "--cap-add", "ALL", "true"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+            namespaces = done.returncode == 0
+            if not namespaces:
+                missing["namespaces"] = done.stderr.strip() or "bwrap failed"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            missing["namespaces"] = str(error)
+    seccomp = Path("/proc/self/status").exists() and "Seccomp:" in _read("/proc/self/status")
+    if seccomp and platform.machine() not in ("x86_64", "aarch64"):
+        seccomp, missing["seccomp"] = False, f"no system-call table for {platform.machine()}"
+    elif not seccomp:
+        missing["seccomp"] = "not in this kernel"
+    abi = kernel.landlock_abi() if sys.platform == "linux" else 0
+    if not abi:
+        missing["landlock"] = "not in this kernel (5.13 or later, lsm=landlock)"
+    return Machine(bwrap, namespaces, seccomp, abi, os.getuid() == 0, missing)
+
+
+def _read(path):
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _readable():
+    """Host folders a worker may read, besides `inside`: the interpreter and numpy."""
+    numpy_folder = Path(numpy.__file__).resolve().parent
+    packages = [numpy_folder]
+    libraries = numpy_folder.parent / "numpy.libs"
+    if libraries.is_dir():
+        packages.append(libraries)
+    return Path(sys.base_prefix).resolve(), packages
+
+
+class Cell:
+    """One running zygote. `control` is the socket on which workers are asked for."""
+
+    def __init__(self, limits: Limits, machine: Machine, weak=False, number=0):
+        self.limits, self.machine = limits, machine
+        self.weak = weak
+        self.isolated = "namespaces" in machine.layers
+        if not weak and not (self.isolated and "seccomp" in machine.layers):
+            reasons = "; ".join(f"{layer}: {why}" for layer, why in machine.missing.items())
+            raise SandboxError(
+                f"this machine cannot isolate a submission ({reasons}). `python -m grading doctor` "
+                "says more; --allow-weak-sandbox grades anyway and marks every record"
+            )
+        self.uid = FIRST_UID + (os.getpid() * 64 + number) % 100_000_000 if machine.root else None
+        self.inner_uid = 1000 if machine.root and self.isolated else self.uid
+        self.cgroup = Cgroup(limits, f"{os.getpid()}-{number}")
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._start(theirs)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def layers(self):
+        """The layers around every worker that the cell itself adds."""
+        found = ["bubblewrap"] if self.isolated else []
+        found += ["own uid"] if self.uid is not None else []
+        return found + self.cgroup.layers
+
+    def worker_limits(self) -> bytes:
+        """The request for one worker."""
+        wanted = (
+            "memory_bytes",
+            "address_space_bytes",
+            "processes",
+            "disk_bytes",
+            "files",
+            "cpu_s",
+        )
+        return json.dumps(
+            {"uid": self.inner_uid} | {name: getattr(self.limits, name) for name in wanted}
+        ).encode()
+
+    def _start(self, theirs):
+        prefix, packages = _readable()
+        python = str(Path(sys.executable).resolve())
+        if self.isolated:
+            paths = ["/inside", "/packages"]
+            readable = [str(prefix), "/usr", "/lib", "/lib64", *paths]
+        else:
+            paths = [str(INSIDE), str(packages[0].parent)]
+            readable = [str(prefix), "/usr", "/lib", "/lib64", str(INSIDE), *map(str, packages)]
+        readable = [p for p in readable if p in ("/inside", "/packages") or os.path.exists(p)]
+        start = f"import sys; sys.path[:0] = {paths!r}; import zygote; zygote.main()"
+        config = json.dumps(
+            {"layers": self.machine.layers, "readable": readable, "control": theirs.fileno()}
+        )
+        command = [python, "-I", "-S", "-B", "-c", start, config]
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "LANG": "C.UTF-8",
+            "HOME": "/tmp",
+        }
+        keep = [theirs.fileno()]
+        if self.isolated:
+            info, info_theirs = os.pipe()
+            block_theirs, block = os.pipe()
+            keep += [info_theirs, block_theirs]
+            command = self._bwrap(prefix, packages, info_theirs, block_theirs) + command
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=keep,
+        )
+        self.cgroup.add(self.process.pid)
+        if self.isolated:
+            os.close(info_theirs)
+            os.close(block_theirs)
+            try:
+                self._map_users(info, block)
+            finally:
+                os.close(info)
+                os.close(block)
+        self.control.settimeout(30)
+        try:
+            ready = self.control.recv(64)
+        except (TimeoutError, ConnectionError):
+            ready = b""
+        if ready != b"ready":
+            self.process.kill()
+            why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
+            raise SandboxError(f"the sandbox did not start: {why or 'no answer within 30 s'}")
+        self.control.settimeout(None)
+
+    def _bwrap(self, prefix, packages, info, block):
+        command = [
+            self.machine.bwrap,
+            *("--unshare-all", "--unshare-user", "--cap-add", "ALL"),
+            *("--die-with-parent", "--new-session", "--hostname", "sandbox"),
+            *("--info-fd", str(info), "--userns-block-fd", str(block)),
+            *("--ro-bind", "/usr", "/usr"),
+        ]
+        for path in ("/lib", "/lib64", "/bin"):
+            if os.path.islink(path):
+                command += ["--symlink", os.readlink(path), path]
+            elif os.path.isdir(path):
+                command += ["--ro-bind", path, path]
+        command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+        if not prefix.is_relative_to("/usr"):
+            for parent in reversed(prefix.parents[:-1]):  # bwrap would make them mode 0700
+                command += ["--perms", "0755", "--dir", str(parent)]
+            command += ["--ro-bind", str(prefix), str(prefix)]
+        command += ["--perms", "0755", "--dir", "/packages"]
+        for folder in packages:
+            command += ["--ro-bind", str(folder), f"/packages/{folder.name}"]
+        command += ["--ro-bind", str(INSIDE), "/inside"]
+        command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/"]
+        return command + ["--remount-ro", "/", "--"]
+
+    def _map_users(self, info, block):
+        """Give the zygote uid 0 of its namespace and, when we are root, the workers another."""
+        text = b""
+        while not text.strip().endswith(b"}"):
+            chunk = os.read(info, 4096)
+            if not chunk:
+                why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
+                raise SandboxError(f"bwrap failed: {why}")
+            text += chunk
+        child = json.loads(text)["child-pid"]
+        self.cgroup.add(child)
+        uid, gid = os.getuid(), os.getgid()
+        uids, gids = f"0 {uid} 1\n", f"0 {gid} 1\n"
+        if self.uid is not None:
+            uids += f"1000 {self.uid} 1\n"
+            gids += f"1000 {self.uid} 1\n"
+        try:
+            if self.uid is None:
+                Path(f"/proc/{child}/setgroups").write_text("deny")
+            Path(f"/proc/{child}/uid_map").write_text(uids)
+            Path(f"/proc/{child}/gid_map").write_text(gids)
+        except OSError as error:
+            raise SandboxError(f"the user namespace cannot be set up: {error}") from None
+        os.write(block, b"1")
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def close(self):
+        process = getattr(self, "process", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+        self.control.close()
+        self.cgroup.remove()
+
+
+class Cgroup:
+    """A memory and a pids group for one cell, where this process may make them (v1 or v2)."""
+
+    SPARE_BYTES = 256 * MIB  # the zygote itself and the worker's files
+
+    def __init__(self, limits, name):
+        self.folders, self.layers = [], []
+        memory = limits.memory_bytes + self.SPARE_BYTES
+        pids = limits.processes + 16
+        try:
+            for controllers, folder in _cgroup_folders():
+                own = Path(folder, f"grading-{name}")
+                self._remove_stale(Path(folder))
+                own.mkdir()
+                self.folders.append(own)
+                for controller, files in controllers.items():
+                    for file, value in files.items():
+                        value = {"memory": memory, "pids": pids}.get(value, value)
+                        if Path(own, file).exists():
+                            Path(own, file).write_text(str(value))
+                    self.layers.append(f"{controller} cgroup")
+        except OSError:
+            self.remove()
+            self.layers = []
+
+    def add(self, pid):
+        for folder in self.folders:
+            try:
+                Path(folder, "cgroup.procs").write_text(str(pid))
+            except OSError:
+                self.layers = []
+
+    @staticmethod
+    def _remove_stale(parent):
+        for folder in parent.glob("grading-*-*"):
+            pid = folder.name.split("-")[1]
+            if pid.isdigit() and not Path("/proc", pid).exists():
+                try:
+                    folder.rmdir()
+                except OSError:
+                    pass
+
+    def remove(self):
+        for folder in self.folders:
+            for _ in range(50):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.01)
+        self.folders = []
+
+
+def _cgroup_folders():
+    """(controllers with the files to write, folder in which we may make a group) pairs."""
+    v1 = {
+        "memory": {"memory.limit_in_bytes": "memory", "memory.memsw.limit_in_bytes": "memory"},
+        "pids": {"pids.max": "pids"},
+    }
+    v2 = {
+        "memory": {"memory.max": "memory", "memory.swap.max": 0, "memory.oom.group": 0},
+        "pids": {"pids.max": "pids"},
+    }
+    found = []
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        if names == "":
+            for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+                folder = Path(root + path)
+                enabled = _read(folder / "cgroup.subtree_control").split()
+                usable = {name: files for name, files in v2.items() if name in enabled}
+                if usable and os.access(folder, os.W_OK):
+                    found.append((usable, folder))
+        for name in set(names.split(",")) & v1.keys():
+            folder = Path(f"/sys/fs/cgroup/{name}{path}")
+            if folder.is_dir() and os.access(folder, os.W_OK):
+                found.append(({name: v1[name]}, folder))
+    return found

@@ -1,0 +1,181 @@
+"""A place that grades: one cell (sandbox) and one warm verifier per lab.
+
+`Station.grade` is a plain blocking call, the same on a laptop and on a cluster's worker.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+
+from labkit.loading import ROOT, Lab
+
+from grading.limits import Limits
+from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, inspect_machine
+
+VARIANTS = 16  # hidden draws per lab, each proved on the solution before it is used
+START_S = 60
+
+
+class StationError(Exception):
+    """The grader itself cannot work; str() is one sentence for the instructor."""
+
+
+class Station:
+    """Grades one submission at a time. Close it."""
+
+    def __init__(self, limits: Limits, weak=False, secret: bytes | None = None, number=0):
+        self.limits, self.weak, self.secret, self.number = limits, weak, secret, number
+        self.machine: Machine = inspect_machine()
+        self.cell = None
+        self.verifiers = {}
+        self.proved = set()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for verifier in self.verifiers.values():
+            verifier.close()
+        self.verifiers = {}
+        if self.cell is not None:
+            self.cell.close()
+            self.cell = None
+
+    def grade(self, source: bytes, lab: Lab) -> dict:
+        """The result of one submission (grading.verifier.score), with how far it can be trusted.
+
+        `status` is "infrastructure" when the grader failed three times: held, never a zero.
+        """
+        for _ in range(3):
+            try:
+                variant, seed = self._seed(source, lab)
+                self._prove(lab, None, None)
+                if seed:
+                    self._prove(lab, variant, seed)
+                result = self._ask(lab, source, seed)
+            except (OSError, ValueError, StationError) as error:
+                result = failure(str(error))
+            if result["status"] == "graded":
+                return self._stamp(result, variant)
+            self.close()  # a fresh cell and fresh verifiers for the next try
+        return self._stamp(result, None)
+
+    def _stamp(self, result, variant):
+        layers = sorted({*result["layers"], *(self.cell.layers if self.cell else ())})
+        missing = [layer for layer in REQUIRED if layer not in layers]
+        result["layers"] = layers
+        result["missing"] = missing + [layer for layer in OPTIONAL if layer not in layers]
+        result["integrity"] = "weak" if missing else "isolated"
+        result["hidden_variant"] = variant
+        return result
+
+    def _seed(self, source, lab):
+        """(number of the hidden variant, its seed): the same submission gets the same, always."""
+        if self.secret is None:
+            return None, None
+        label = f"{lab.name}\0{hashlib.sha256(source).hexdigest()}".encode()
+        variant = hmac.digest(self.secret, label, "sha256")[0] % VARIANTS
+        seed = hmac.digest(self.secret, f"{lab.name}\0variant {variant}".encode(), "sha256")
+        return variant, seed.hex()
+
+    def _prove(self, lab, variant, seed):
+        """Once per variant: the solution, through the same sandbox, must pass all that can run."""
+        if (lab.name, variant) in self.proved:
+            return
+        result = self._ask(lab, lab.file("solution").read_bytes(), seed)
+        if result["status"] != "graded":
+            raise StationError(result["problem"])
+        wrong = [c for c in result["claims"] if c["outcome"] not in ("passed", "not_run")]
+        if wrong:
+            raise StationError(
+                f"the solution of {lab.name} itself does not pass {wrong[0]['name']}: "
+                f"{wrong[0]['message']}"
+            )
+        self.proved.add((lab.name, variant))
+
+    def _ask(self, lab, source, seed):
+        if self.cell is None:
+            self.cell = Cell(self.limits, self.machine, self.weak, self.number)
+        if lab.name not in self.verifiers:
+            self.verifiers[lab.name] = Verifier(lab, self.cell, self.limits)
+        return self.verifiers[lab.name].grade(source, seed)
+
+
+def failure(problem):
+    """A result that is nobody's fault but the grader's."""
+    return {
+        "status": "infrastructure",
+        "problem": problem,
+        "score": 0,
+        "not_run": 0,
+        "claims": [],
+        "layers": [],
+        "printed": "",
+        "hidden_checks": 0,
+    }
+
+
+class Verifier:
+    """The warm pytest of one lab, in a process of its own."""
+
+    def __init__(self, lab, cell, limits):
+        self.cell, self.limits = cell, limits
+        self.requests, theirs = socket.socketpair()
+        self.log = tempfile.TemporaryFile()
+        command = [sys.executable, "-B", "-m", "grading.verifier", str(lab.path)]
+        command += [str(cell.control.fileno()), str(theirs.fileno()), json.dumps(asdict(limits))]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            pass_fds=[cell.control.fileno(), theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        )
+        theirs.close()
+        self.lines = self.requests.makefile("rb")
+        ready = self._line(START_S)
+        if not ready.get("ready"):
+            problem = ready.get("problem", "it did not start")
+            problem += " " + self._log_tail()
+            self.close()
+            raise StationError(f"the verifier of {lab.name}: {problem}")
+
+    def grade(self, source, seed):
+        request = {
+            "source": base64.b64encode(source).decode(),
+            "seed": seed,
+            "request": self.cell.worker_limits().decode(),
+        }
+        self.requests.sendall(json.dumps(request).encode() + b"\n")
+        answer = self._line(2 * self.limits.submission_s + 90)
+        return answer or failure("the verifier is gone: " + self._log_tail())
+
+    def _line(self, timeout_s):
+        if not select.select([self.requests], [], [], timeout_s)[0]:
+            return {}
+        line = self.lines.readline()
+        return json.loads(line) if line.endswith(b"\n") else {}
+
+    def _log_tail(self):
+        self.log.seek(max(0, self.log.seek(0, 2) - 2000))
+        return " ".join(self.log.read().decode(errors="replace").split())[-500:]
+
+    def close(self):
+        self.requests.close()
+        self.lines.close()
+        self.process.kill()
+        self.process.wait()
+        self.log.close()

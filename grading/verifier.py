@@ -1,0 +1,350 @@
+"""The trusted side of one lab: pytest, collected once, forked for each submission.
+
+`python -m grading.verifier LAB_FOLDER CONTROL REQUESTS LIMITS` collects the lab's pristine tests with
+labkit's plugin, proves the solution through the sandbox, then answers requests, one JSON line each:
+{"source": base64, "seed": hex or null, "request": worker request}. The answer is one JSON line: a
+result (see `score`). Scoring is closed-world: the expected checks come from the collection and
+from the solution's run, and only a call phase that reported `passed`, once, earns.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import unicodedata
+from pathlib import Path
+
+os.environ["LAB_IMPL"] = "starter"
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import labkit.mistakes  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from labkit.loading import ROOT, Lab, find_labs  # noqa: E402
+
+from grading.limits import MIB, Limits  # noqa: E402
+from grading.proxy import Infrastructure, Remote  # noqa: E402
+
+ADDRESS_SPACE = 6144 * MIB
+SLACK_S = 60  # of the verifier's own work, over the submission's time
+MAX_SENTENCE = 1000
+# worst first: a claim is as good as its worst case
+ORDER = (
+    "protocol",
+    "memory",
+    "timeout",
+    "output",
+    "crashed",
+    "failed",
+    "todo",
+    "not_run",
+    "passed",
+)
+HIDDEN_FAILED = (
+    "passes on the published numbers, but not on others of the same shapes: compute the result "
+    "from the arguments, whatever they are"
+)
+
+
+def clean(text) -> str:
+    """One line of printable text: nothing in it can move a cursor, end a tag's line or lie."""
+    text = re.sub(r"0x[0-9a-fA-F]{6,16}", "0x...", str(text)[: 8 * MAX_SENTENCE])
+    text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?", "", text)
+    kept = []
+    for letter in text:
+        kind = unicodedata.category(letter)
+        if kind in ("Cc", "Zl", "Zp"):
+            kept.append(" ")
+        elif kind not in ("Cf", "Cs", "Co", "Cn"):
+            kept.append(letter)
+    line = " ".join("".join(kept).split())
+    return line if len(line) <= MAX_SENTENCE else line[: MAX_SENTENCE - 3] + "..."
+
+
+class Server:
+    """The pytest plugin: collects, then serves instead of running the tests."""
+
+    def __init__(self, lab: Lab, control, requests, limits):
+        self.lab, self.control, self.requests, self.limits = lab, control, requests, limits
+        self.remote = None
+
+    def pytest_lab_implementation(self, lab, config):
+        self.remote.load()  # LoadError says why not, as for a file of the learner's own
+        return self.remote
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        self.session = session
+        self.items = list(session.items)
+        self.collectives = sys.modules.get("collectives")
+        self.expected = {}
+        for item in self.items:
+            points = item.get_closest_marker("points")
+            if points is None:
+                continue
+            claim = self.expected.setdefault(
+                item.originalname,
+                {
+                    "name": item.originalname,
+                    "text": clean((item.function.__doc__ or item.name).strip().split("\n")[0]),
+                    "points": points.args[0],
+                    "waits_for": sorted(
+                        {name for mark in item.iter_markers("waits_for") for name in mark.args}
+                    ),
+                    "cases": [],
+                },
+            )
+            claim["cases"].append(item.nodeid)
+        bank = labkit.mistakes.read_bank(self.lab)
+        labkit.mistakes.read_bank = lambda lab: bank  # read once, not at every failure
+        for name in ("terminalreporter", "lab-scoreboard"):
+            plugin = session.config.pluginmanager.get_plugin(name)
+            if plugin is not None:
+                session.config.pluginmanager.unregister(plugin)
+        problem = "" if not session.testsfailed else "the tests cannot be collected"
+        total = sum(claim["points"] for claim in self.expected.values())
+        if total != 100:
+            problem = problem or f"the points of {self.lab.name} add up to {total}, not 100"
+        self.requests.sendall(
+            json.dumps({"ready": not problem, "problem": problem}).encode() + b"\n"
+        )
+        if not problem:
+            self.serve()
+        os._exit(0)
+
+    # --- one submission -------------------------------------------------------------------------
+
+    def serve(self):
+        lines = self.requests.makefile("rb")
+        for line in lines:
+            request = json.loads(line)
+            result = self.grade(request)
+            self.requests.sendall(json.dumps(result).encode() + b"\n")
+
+    def grade(self, request):
+        """Fork; the child runs the checks and reports each as it is done; this side holds the clock."""
+        reports, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(reports)
+                self.requests.close()
+                self.run(request, os.fdopen(theirs, "w"))
+            except BaseException as error:
+                sys.stderr.write(f"verifier: {error!r}\n")
+            finally:
+                os._exit(0)
+        os.close(theirs)
+        deadline = time.monotonic() + 2 * self.limits.submission_s + SLACK_S
+        data, late = b"", False
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([reports], [], [], left)[0]:
+                late = True
+                break
+            chunk = os.read(reports, 1 << 16)
+            if not chunk:
+                break
+            data += chunk
+        os.kill(child, signal.SIGKILL)  # nothing to do for one that is done
+        _, status = os.waitpid(child, 0)
+        os.close(reports)
+        lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
+        return score(self.expected, lines, late, os.waitstatus_to_exitcode(status))
+
+    def run(self, request, out):
+        """In the fork: every check once, and once more with hidden numbers if it drew any."""
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        self.out = out
+        self.remote = Remote(
+            base64.b64decode(request["source"]),
+            self.control,
+            request["request"].encode(),
+            self.limits,
+            self.collectives,
+            self.lab.file("starter"),
+        )
+        numbers = Numbers()
+        try:
+            for item in self.items:
+                self.say({"begins": item.nodeid})
+                numbers.draws = 0
+                passed = self.check(item, hidden=False)
+                if self.remote.infrastructure:
+                    break
+                if passed and request["seed"] and numbers.draws:
+                    numbers.secret = bytes.fromhex(request["seed"])
+                    item._initrequest()
+                    self.check(item, hidden=True)
+                    numbers.secret = None
+        finally:
+            self.remote.close()
+            self.say(
+                {
+                    "done": True,
+                    "infrastructure": clean(self.remote.infrastructure),
+                    "layers": self.remote.layers,
+                    "printed": self.remote.output.decode("utf-8", "replace"),
+                }
+            )
+
+    def say(self, what):
+        self.out.write(json.dumps(what) + "\n")
+        self.out.flush()
+
+    def check(self, item, hidden):
+        self.phases, self.claim = [], None
+        self.remote.begin_check()
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        incident = self.remote.incident
+        report = {
+            "check": item.nodeid,
+            "hidden": hidden,
+            "phases": self.phases,
+            "claim": self.claim,
+            "incident": incident and {"kind": incident.kind, "message": clean(incident)},
+        }
+        self.say(report)
+        return self.phases == ALL_PASSED and not incident
+
+    def pytest_runtest_logreport(self, report):
+        self.phases.append([report.when, report.outcome])
+        claim = getattr(report, "claim", None)
+        if claim is not None:
+            keys = ("outcome", "message", "hint", "broken")
+            self.claim = {key: clean(claim[key]) for key in keys}
+
+
+ALL_PASSED = [["setup", "passed"], ["call", "passed"], ["teardown", "passed"]]
+
+
+class Numbers:
+    """Counts what a check draws from numpy's generators, and mixes a secret into their seeds."""
+
+    def __init__(self):
+        self.draws, self.secret = 0, None
+        original = np.random.default_rng
+
+        def default_rng(seed=None):
+            self.draws += 1
+            if self.secret is None or isinstance(
+                seed, (np.random.Generator, np.random.BitGenerator)
+            ):
+                return original(seed)
+            mixed = hashlib.sha256(self.secret + repr(seed).encode()).digest()
+            return original(int.from_bytes(mixed, "little"))
+
+        np.random.default_rng = default_rng
+
+
+# --- scoring ------------------------------------------------------------------------------------
+
+
+def score(expected, lines, late, exit_code):
+    """The result of one submission from the lines its verifier reported.
+
+    {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
+    "printed", "hidden_checks"}; a check that reported nothing earns nothing, and if it is not the
+    submission's doing, the result is `infrastructure`, not a zero.
+    """
+    cases, running, done = {}, None, None
+    for line in lines:
+        if "begins" in line:
+            running = line["begins"]
+        elif "check" in line:
+            cases.setdefault(line["check"], []).append(line)
+        elif "done" in line:
+            done = line
+    problem = done["infrastructure"] if done else ""
+    if not done and not late:
+        problem = f"the verifier ended during {running} (exit status {exit_code})"
+    claims = []
+    for claim in expected.values():
+        outcomes = []
+        for case in claim["cases"]:
+            if case in cases:
+                outcomes += [_outcome(report) for report in cases[case]]
+            elif late:
+                outcomes.append(("timeout", "the checks took too long with these results", "", ""))
+            else:
+                problem = problem or f"{case} was never reported"
+        published = [r for case in claim["cases"] for r in cases.get(case, []) if not r["hidden"]]
+        if len(published) != len(claim["cases"]) and not late:
+            problem = problem or f"{claim['name']} was not reported once"
+        worst = min(outcomes, key=lambda o: ORDER.index(o[0]), default=("failed", "", "", ""))
+        outcome, message, hint, broken = worst
+        kept = {key: claim[key] for key in ("name", "text", "points", "waits_for")}
+        found = {"outcome": outcome, "message": message, "hint": hint, "broken": broken}
+        claims.append(kept | found | {"earned": claim["points"] if outcome == "passed" else 0})
+    texts = {claim["name"]: claim for claim in claims}
+    for claim in claims:
+        blocking = [
+            name
+            for name in claim["waits_for"]
+            if name in texts and texts[name]["outcome"] != "passed"
+        ]
+        if claim["outcome"] == "failed" and blocking and not claim["broken"]:
+            text = texts[blocking[0]]["text"]
+            claim |= {"outcome": "waits", "message": f"waits for: {text}", "hint": ""}
+    return {
+        "status": "infrastructure" if problem else "graded",
+        "problem": problem,
+        "score": 0 if problem else sum(claim["earned"] for claim in claims),
+        "not_run": sum(claim["points"] for claim in claims if claim["outcome"] == "not_run"),
+        "claims": [{key: claim[key] for key in claim if key != "waits_for"} for claim in claims],
+        "layers": (done or {}).get("layers") or [],
+        "printed": (done or {}).get("printed", ""),
+        "hidden_checks": sum(line.get("hidden", False) for line in lines),
+    }
+
+
+def _outcome(report):
+    """(outcome, message, hint, why the file is broken) of one report of one case."""
+    claim = report["claim"] or {"outcome": "failed", "message": "", "hint": "", "broken": ""}
+    outcome = claim["outcome"]
+    if report["incident"]:
+        message = report["incident"]["message"]
+        broken = message if claim["broken"] else ""
+        return report["incident"]["kind"], message, "", broken
+    if outcome == "passed" and report["phases"] != ALL_PASSED:
+        return "failed", "the check did not run to its end", "", ""
+    if outcome not in ("passed", "failed", "todo", "not_run"):
+        return "failed", "the check reported something else than an outcome", "", ""
+    if report["hidden"] and outcome != "passed":
+        return "failed", HIDDEN_FAILED, claim["hint"], ""
+    return outcome, claim["message"], claim["hint"], claim["broken"]
+
+
+def main():
+    folder, control, requests, limits = sys.argv[1:]
+    lab = next(lab for lab in find_labs() if lab.path == Path(folder))
+    control = socket.socket(fileno=int(control))
+    requests = socket.socket(fileno=int(requests))
+    server = Server(lab, control, requests, Limits(**json.loads(limits)))
+    os.chdir(ROOT)
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:logging", "-s"]
+    options += [
+        "--tb=line",
+        "-o",
+        "timeout=0",
+        "--rootdir",
+        str(ROOT),
+        "-c",
+        str(ROOT / "pytest.ini"),
+    ]
+    code = pytest.main([str(lab.file("test_lab")), *options], plugins=[server])
+    problem = {"ready": False, "problem": f"pytest ended with status {int(code)}"}
+    requests.sendall(json.dumps(problem).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
