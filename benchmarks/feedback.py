@@ -1,4 +1,4 @@
-"""How long a learner waits: `LAB_IMPL=starter pytest lab-01` and the solution's run, against a floor.
+"""How long a learner waits for lab 01, starter and solution, against a floor.
 
 The floor is plain pytest on one empty test that imports numpy, in a folder without our conftest.
 The three commands take turns, so that a slow moment of the machine slows all of them.
