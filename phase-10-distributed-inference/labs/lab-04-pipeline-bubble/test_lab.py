@@ -506,7 +506,7 @@ def longest_path(stage_s, m, hop_s):
 
 
 def decode_loop_rate(p, in_flight, model_s, hop_s):
-    """Play the loop: a microbatch that left the last stage goes back to stage 0; count half the time."""
+    """Play the loop: who left the last stage goes back to stage 0. Count the second half."""
     rounds, stage_s = 40, model_s / p
     free, left = [Fraction(0)] * p, [Fraction(0)] * in_flight
     half_time = 0

@@ -1,0 +1,838 @@
+"""Plausible mistakes of lab 04. See labkit/mistakes.py for how the bank is used."""
+
+
+# --- the bubble ---------------------------------------------------------------------------------
+
+
+def bubble_fraction__p_over_p_plus_m(p, m):
+    """the bubble is taken as p / (p + m).
+
+    p stages have p - 1 hand-overs to wait for, and the window has p + m - 1 ticks; counting stages
+    instead of gaps is the fence-post error of this lab.
+
+    Rejected by: test_bubble_is_an_exact_fraction, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return Fraction(p, p + m)
+
+
+def bubble_fraction__over_ideal_time(p, m):
+    """the p - 1 idle ticks are divided by the m ticks of work instead of the whole window.
+
+    (p-1)/m is a real quantity, the bubble time as a fraction of the ideal time (arXiv 2104.04473).
+    It is an overhead, it can exceed 1, and it is not the idle share of the window.
+
+    Rejected by: test_bubble_is_an_exact_fraction, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return Fraction(p - 1, m)
+
+
+def bubble_fraction__p_and_m_swapped(p, m):
+    """stages and microbatches change places.
+
+    (m-1)/(p+m-1) grows with more microbatches; a bubble shrinks.
+
+    Rejected by: test_bubble_is_an_exact_fraction, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return Fraction(m - 1, p + m - 1)
+
+
+def bubble_fraction__busy_share(p, m):
+    """the busy share is returned instead of the idle one.
+
+    m/(p+m-1) is the efficiency; the bubble is what is missing to 1.
+
+    Rejected by: test_bubble_is_an_exact_fraction, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return Fraction(m, p + m - 1)
+
+
+def bubble_fraction__float(p, m):
+    """the fraction is rounded to a float.
+
+    7/70 as a float is not one tenth; a budget of exactly 10 % can no longer be tested.
+
+    Rejected by: test_bubble_is_an_exact_fraction, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return (p - 1) / (p + m - 1)
+
+
+def bubble_fraction__unchecked(p, m):
+    """p and m below 1 are computed with instead of refused.
+
+    p=0 gives a negative bubble; a caller's bug becomes a plausible number.
+
+    Rejected by: test_bad_input_is_refused
+    """
+    return Fraction(p - 1, p + m - 1)
+
+
+def schedule_grid__empty(p, m):
+    """the grid has no ticks at all.
+
+    A test that only loops over cells would praise it: no cell breaks a rule.
+
+    Rejected by: test_every_stage_runs_every_microbatch, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [[] for _ in range(p)]
+
+
+def schedule_grid__one_tick_too_many(p, m):
+    """the window is p + m ticks: one idle column too many at the end.
+
+    The last microbatch leaves the last stage with tick p + m - 2, counted from 0.
+
+    Rejected by: test_no_microbatch_early_or_late, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [tick - stage if 0 <= tick - stage < m else None for tick in range(p + m)]
+        for stage in range(p)
+    ]
+
+
+def schedule_grid__one_tick_too_few(p, m):
+    """the window is p + m - 2 ticks, so the last stage never runs the last microbatch.
+
+    m ticks of work and p - 1 of waiting: the last tick is p + m - 2, their number is one more.
+
+    Rejected by: test_every_stage_runs_every_microbatch, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [tick - stage if 0 <= tick - stage < m else None for tick in range(max(1, p + m - 2))]
+        for stage in range(p)
+    ]
+
+
+def schedule_grid__sees_this_tick(p, m):
+    """a stage uses what the stage before it finishes in the same tick, so nobody ever waits.
+
+    An activation exists when the tick that computes it is over. Going through the stages from first
+    to last while updating in place lets a microbatch fall through all of them at once.
+
+    Rejected by: test_no_microbatch_early_or_late, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [list(range(m)) for _ in range(p)]
+
+
+def schedule_grid__one_at_a_time(p, m):
+    """the next microbatch enters only after the last one left the pipeline.
+
+    That is model parallelism without a pipeline: stage 0 is free again after one tick.
+
+    Rejected by: test_no_microbatch_early_or_late, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [tick // p if tick % p == stage else None for tick in range(p * m)] for stage in range(p)
+    ]
+
+
+def schedule_grid__transposed(p, m):
+    """rows are ticks and columns are stages.
+
+    grid[stage][tick]: one row per stage, as every picture of a pipeline is drawn.
+
+    Rejected by: test_every_stage_runs_every_microbatch, test_counting_equals_the_formula
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [tick - stage if 0 <= tick - stage < m else None for stage in range(p)]
+        for tick in range(p + m - 1)
+    ]
+
+
+def schedule_grid__last_in_first_out(p, m):
+    """every stage runs the microbatches in reverse order.
+
+    Same window, same bubble, but microbatch 0, the request that came first, leaves last.
+
+    Rejected by: test_every_stage_runs_every_microbatch
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [m - 1 - (tick - stage) if 0 <= tick - stage < m else None for tick in range(p + m - 1)]
+        for stage in range(p)
+    ]
+
+
+def grid_bubble__microbatch_zero_is_idle(grid):
+    """microbatch 0 counts as idle, because 0 is false in Python.
+
+    Idle is None; test for it with `is None`.
+
+    Rejected by: test_counting_equals_the_formula
+    """
+    _check_grid(grid)
+    return Fraction(sum(not cell for row in grid for cell in row), len(grid) * len(grid[0]))
+
+
+def grid_bubble__of_the_first_stage(grid):
+    """only the first stage's row is counted.
+
+    In a fill-drain grid all rows idle alike; in any other grid they do not.
+
+    Rejected by: test_counting_equals_the_formula
+    """
+    _check_grid(grid)
+    return Fraction(grid[0].count(None), len(grid[0]))
+
+
+def grid_bubble__idle_over_busy(grid):
+    """idle cells are divided by busy cells.
+
+    The denominator of the bubble is the whole window: a share of it, not a ratio within it.
+
+    Rejected by: test_counting_equals_the_formula
+    """
+    _check_grid(grid)
+    idle = sum(cell is None for row in grid for cell in row)
+    return Fraction(idle, max(1, len(grid) * len(grid[0]) - idle))
+
+
+def grid_bubble__empty_is_zero(grid):
+    """a grid without cells has the bubble 0.
+
+    Nothing ran, so nothing can be said; a broken generator would look perfect.
+
+    Rejected by: test_bad_input_is_refused
+    """
+    cells = [cell for row in grid for cell in row]
+    return Fraction(cells.count(None), max(1, len(cells)))
+
+
+# --- the budget ---------------------------------------------------------------------------------
+
+
+def min_microbatches__always_strict(p, budget, strict=False):
+    """the bubble must be strictly under the budget although `strict` is False.
+
+    8 stages with 63 microbatches idle exactly 10 %: that keeps a budget of 10 %.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    return max(1, floor((p - 1) * (1 / Fraction(str(budget)) - 1)) + 1)
+
+
+def min_microbatches__never_strict(p, budget, strict=False):
+    """`strict` is ignored: exactly the budget passes as under it.
+
+    "Under 10 %" with 8 stages needs 64 microbatches, 63 give 10 % on the nose.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    return max(1, ceil((p - 1) * (1 / Fraction(str(budget)) - 1)))
+
+
+def min_microbatches__binary_float(p, budget, strict=False):
+    """the budget is taken as the binary value of the float, not as the decimal it is written as.
+
+    0.1 is stored as 0.1000000000000000055, so 7/70 counts as strictly under it, and 0.3 is stored a
+    hair below three tenths, so 3/10 counts as over it.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    least = (p - 1) * (1 / Fraction(budget) - 1)
+    return max(1, floor(least) + 1 if strict else ceil(least))
+
+
+def min_microbatches__rounded_down(p, budget, strict=False):
+    """the solution for m is rounded down, so the bubble stays over the budget.
+
+    Microbatches are whole; the last fraction of one must be paid for with a whole one.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    least = floor((p - 1) * (1 / Fraction(str(budget)) - 1))
+    return max(1, least + 1 if strict else least)
+
+
+def min_microbatches__of_the_overhead(p, budget, strict=False):
+    """the budget limits (p-1)/m, the overhead over ideal time, instead of the bubble.
+
+    It asks for more than needed: 70 instead of 63 for 8 stages at 10 %.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    least = (p - 1) / Fraction(str(budget))
+    return max(1, floor(least) + 1 if strict else ceil(least))
+
+
+def min_microbatches__percent(p, budget, strict=False):
+    """a budget of 10 is taken for 10 percent.
+
+    One unit, the fraction of the time; a guess about units hides the caller's bug.
+
+    Rejected by: test_bad_input_is_refused
+    """
+    return _right_min(p, budget / 100 if budget > 1 else budget, strict)
+
+
+_right_min = min_microbatches
+
+
+# --- what it buys ---------------------------------------------------------------------------------
+
+
+def latency_s__divided_by_p(p, model_s, hop_s):
+    """p stages are p times as fast for one request.
+
+    A request passes every layer, and each stage waits for the one before: only other requests
+    fill the time in which a stage is free.
+
+    Rejected by: test_latency_gains_nothing
+    """
+    _check_count("p", p)
+    _check_seconds("model_s", model_s)
+    _check_seconds("hop_s", hop_s, allow_zero=True)
+    return model_s / p + (p - 1) * hop_s
+
+
+def latency_s__p_hops(p, model_s, hop_s):
+    """p stages have p hops between them.
+
+    Between p stages lie p - 1 boundaries.
+
+    Rejected by: test_latency_gains_nothing
+    """
+    _check_count("p", p)
+    _check_seconds("model_s", model_s)
+    _check_seconds("hop_s", hop_s, allow_zero=True)
+    return model_s + p * hop_s
+
+
+def throughput_per_s__without_bubble(p, m, model_s, hop_s):
+    """p stages always give p times the throughput.
+
+    That is the limit for many microbatches; a batch of m pays for filling and draining.
+
+    Rejected by: test_throughput_grows
+    """
+    _check_count("m", m)
+    _check_count("p", p)
+    _check_seconds("model_s", model_s)
+    return p / model_s
+
+
+def throughput_per_s__hop_per_microbatch(p, m, model_s, hop_s):
+    """every microbatch waits for the hop of the one before.
+
+    A hop delays; it does not occupy a stage. While microbatch 1 travels, microbatch 2 is computed.
+
+    Rejected by: test_throughput_grows
+    """
+    _check_count("m", m)
+    return m / (latency_s(p, model_s, hop_s) + (m - 1) * (model_s / p + hop_s))
+
+
+def decode_steps_per_s__always_full(p, in_flight, model_s, hop_s):
+    """the stages are taken to be always busy, however few microbatches are in flight.
+
+    A sequence's next token waits for its last one; with one microbatch in flight, p - 1 of p stages
+    idle all the time. This is how a pipeline starves at low traffic.
+
+    Rejected by: test_throughput_grows
+    """
+    _check_count("in_flight", in_flight)
+    latency_s(p, model_s, hop_s)
+    return p / model_s
+
+
+def decode_steps_per_s__drains_each_step(p, in_flight, model_s, hop_s):
+    """the pipeline is drained after every decoding step.
+
+    Then each step pays the fill-drain bubble; engines keep the loop full and start a microbatch's
+    next step when it returns, whatever the others do.
+
+    Rejected by: test_throughput_grows
+    """
+    _check_count("in_flight", in_flight)
+    return in_flight / (latency_s(p, model_s, hop_s) + (in_flight - 1) * model_s / p)
+
+
+def makespan_s__mean_stage(stage_s, m, hop_s=0):
+    """the mean stage sets the pace.
+
+    Fast stages cannot lend their time to the slow one: they wait for it in every round.
+
+    Rejected by: test_one_slow_stage_sets_the_pace
+    """
+    _right_makespan(stage_s, m, hop_s)  # refuses bad input
+    mean = sum(stage_s) / Fraction(len(stage_s))
+    return sum(stage_s) + (m - 1) * mean + (len(stage_s) - 1) * hop_s
+
+
+def makespan_s__slow_stage_paid_once(stage_s, m, hop_s=0):
+    """the slow stage costs its extra time once, not once per microbatch.
+
+    Every one of the m microbatches has to pass it, one after the other.
+
+    Rejected by: test_one_slow_stage_sets_the_pace
+    """
+    _right_makespan(stage_s, m, hop_s)  # refuses bad input
+    return sum(stage_s) + (m - 1) * min(stage_s) + (len(stage_s) - 1) * hop_s
+
+
+def makespan_s__all_stages_slow(stage_s, m, hop_s=0):
+    """every tick of the whole window is as long as the slowest stage.
+
+    While the first microbatch fills the pipeline, the fast stages it meets are fast: only from
+    then on does the slow one set the pace.
+
+    Rejected by: test_one_slow_stage_sets_the_pace
+    """
+    _right_makespan(stage_s, m, hop_s)  # refuses bad input
+    return (len(stage_s) + m - 1) * max(stage_s) + (len(stage_s) - 1) * hop_s
+
+
+def makespan_s__nobody_queues(stage_s, m, hop_s=0):
+    """microbatches do not queue at a busy stage: only the first stage's pace counts.
+
+    A stage that takes longer than the one before it builds a queue. Each microbatch then starts
+    when the stage is free, not when it arrives.
+
+    Rejected by: test_one_slow_stage_sets_the_pace
+    """
+    _right_makespan(stage_s, m, hop_s)  # refuses bad input
+    return sum(stage_s) + (m - 1) * stage_s[0] + (len(stage_s) - 1) * hop_s
+
+
+_right_makespan = makespan_s
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+_right_bill = plan_bill
+
+
+def plan_bill__one_all_reduce_per_layer(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """a layer has one all-reduce.
+
+    One after attention and one after the MLP: two (lab 01).
+
+    Rejected by: test_plan_bill
+    """
+    shape = (hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, num_layers, *shape)
+    if tp_size == 1:
+        return bill
+    pp_only = _right_bill(1, pp_size, max(1, gpus_per_node // tp_size), num_layers, *shape)
+    for key in ("local_hops", "node_hops", "bytes_between_nodes"):
+        between_stages = pp_only[key]
+        bill[key] = (bill[key] - between_stages) / 2 + between_stages
+        bill[key] = int(bill[key]) if key.endswith("hops") else bill[key]
+    return bill
+
+
+def plan_bill__every_boundary_leaves_the_node(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """every stage boundary is taken for a node boundary.
+
+    Stages smaller than a node have neighbours in the same node; only some hand-overs leave it.
+
+    Rejected by: test_plan_bill
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    stages_per_node = max(1, gpus_per_node // tp_size)
+    wrong = pp_size - 1 - (pp_size - 1) // stages_per_node
+    bill["local_hops"] -= wrong
+    bill["node_hops"] += wrong
+    bill["bytes_between_nodes"] += wrong * bill["activation_bytes"]
+    return bill
+
+
+def plan_bill__one_crossing_per_ring(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """a ring over several nodes is taken to cross between them only once.
+
+    A ring is closed: over k nodes it leaves a node k times, and over two nodes there and back.
+
+    Rejected by: test_plan_bill
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    nodes_per_stage = max(1, tp_size // gpus_per_node)
+    crossings = (pp_size - 1) // max(1, gpus_per_node // tp_size) * bill["activation_bytes"]
+    bill["bytes_between_nodes"] = (
+        bill["bytes_between_nodes"] - crossings
+    ) / nodes_per_stage + crossings
+    return bill
+
+
+def plan_bill__every_tp_rank_sends_it_all(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """every tensor-parallel rank sends the whole activation to the next stage.
+
+    They hold the same activation after the all-reduce; each sends its share and the receivers
+    all-gather inside the node.
+
+    Rejected by: test_plan_bill
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    crossings = (pp_size - 1) // max(1, gpus_per_node // tp_size)
+    bill["bytes_between_nodes"] += crossings * (tp_size - 1) * bill["activation_bytes"]
+    return bill
+
+
+def plan_bill__bubble_of_all_ranks(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """the bubble is computed with all ranks as stages.
+
+    The tensor-parallel ranks of a stage work at the same time; only stages wait for each other.
+
+    Rejected by: test_plan_bill
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    return bill | {"bubble": bubble_fraction(tp_size * pp_size, m)}
+
+
+def plan_bill__half_a_ring(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """an all-reduce takes tp - 1 steps.
+
+    That is half of it: the reduce-scatter. The all-gather takes tp - 1 more.
+
+    Rejected by: test_plan_bill
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    missing = 2 * num_layers * (tp_size - 1)
+    bill["node_hops" if tp_size > gpus_per_node else "local_hops"] -= missing
+    return bill
+
+
+def plan_bill__straddling_allowed(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """a stage whose ranks straddle a node boundary is priced as if it did not.
+
+    12 ranks on nodes of 8 leave a ring with links of two kinds and stages that differ.
+
+    Rejected by: test_bad_input_is_refused
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    whole = tp_size
+    while isinstance(whole, int) and whole > 0 and gpus_per_node > 0:
+        if gpus_per_node % whole == 0 or whole % gpus_per_node == 0:
+            break
+        whole -= 1
+    return _right_bill(whole, pp_size, gpus_per_node, *shape)
+
+
+# --- forwards and backwards -----------------------------------------------------------------------
+
+
+def replay__no_waiting(order, forward_ticks=1, backward_ticks=2):
+    """every rank runs its ops back to back without waiting for other ranks.
+
+    An order says what comes next, not when; the input from the neighbour decides.
+
+    Rejected by: test_replay
+    """
+    _check_count("forward_ticks", forward_ticks)
+    _check_count("backward_ticks", backward_ticks)
+    if not isinstance(order, list) or not any(order):
+        raise ValueError("order: give a list with the ops of each rank")
+    ticks = {"F": forward_ticks, "B": backward_ticks}
+    grid = [[op for op in ops for _ in range(ticks[op[0]])] for ops in order]
+    width = max(len(row) for row in grid)
+    return [row + [None] * (width - len(row)) for row in grid]
+
+
+def replay__backward_like_forward(order, forward_ticks=1, backward_ticks=2):
+    """a backward takes as long as a forward.
+
+    It computes two gradients, for the input and for the weights: about twice the work.
+
+    Rejected by: test_replay
+    """
+    return _right_replay(order, forward_ticks, backward_ticks=forward_ticks)
+
+
+def _needs__no_gradient_from_the_next_stage(op, last_stage):
+    """a backward needs only its own forward, not the gradient of the next stage.
+
+    Gradients come from the loss, which is behind the last stage; they travel back stage by stage.
+
+    Rejected by: test_replay
+    """
+    kind, stage, microbatch = op
+    if kind == "B":
+        return [("F", stage, microbatch)]
+    return [("F", stage - 1, microbatch)] if stage > 0 else []
+
+
+def replay__skips_what_is_stuck(order, forward_ticks=1, backward_ticks=2):
+    """an op that can never run is left out in silence.
+
+    A deadlock is the finding; a grid without the op looks like a schedule that works.
+
+    Rejected by: test_replay
+    """
+    while True:
+        try:
+            return _right_replay(order, forward_ticks, backward_ticks)
+        except ValueError as error:
+            if "deadlock" not in str(error):
+                raise
+            order = [
+                [op for op in ops if f"rank {rank} at {op}" not in str(error)]
+                for rank, ops in enumerate(order)
+            ]
+
+
+_right_replay = replay
+
+
+def one_f_one_b_order__gpipe(p, m):
+    """all forwards come before all backwards.
+
+    That is GPipe: the same bubble, but every rank holds m activations.
+
+    Rejected by: test_1f1b
+    """
+    return gpipe_order(p, m)
+
+
+def one_f_one_b_order__one_more_warmup(p, m):
+    """a rank warms up with p - r forwards instead of p - 1 - r.
+
+    The steady state begins with a forward too, so the rank holds one activation more than needed.
+
+    Rejected by: test_1f1b
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        _one_forward_one_backward(
+            [("F", rank, i) for i in range(m)],
+            [("B", rank, i) for i in range(m)],
+            min(p - rank, m),
+        )
+        for rank in range(p)
+    ]
+
+
+def one_f_one_b_order__warmup_of_the_mirror_rank(p, m):
+    """rank r warms up with r forwards: the last rank waits longest instead of the first.
+
+    The first stage has the longest way to the loss and back, so it needs the most in flight.
+
+    Rejected by: test_1f1b
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        _one_forward_one_backward(
+            [("F", rank, i) for i in range(m)], [("B", rank, i) for i in range(m)], min(rank, m)
+        )
+        for rank in range(p)
+    ]
+
+
+def one_f_one_b_order__as_torch_publishes_it(p, m):
+    """the last rank runs forwards 1..m, as torch 2.13.0's published list has it.
+
+    Microbatch m does not exist and microbatch 0 is never forwarded there: the list deadlocks. What
+    torch runs is right; only the list for its visualiser is off by one.
+
+    Rejected by: test_1f1b
+    """
+    _check_count("p", p)
+    _check_count("m", m)
+    order = _right_1f1b(p, m)
+    order[-1] = [(kind, stage, i + (kind == "F")) for kind, stage, i in order[-1]]
+    return order
+
+
+_right_1f1b = one_f_one_b_order
+
+
+def interleaved_order__stages_in_blocks(p, m, v):
+    """rank r holds the v neighbouring stages rv .. rv + v - 1.
+
+    Neighbouring stages on one rank are one thick stage again; the point is to come back to the
+    rank after a short way through all the others.
+
+    Rejected by: test_interleaved
+    """
+    order = _right_interleaved(p, m, v)
+    return [
+        [(kind, rank * v + stage // p, i) for kind, stage, i in ops]
+        for rank, ops in enumerate(order)
+    ]
+
+
+def interleaved_order__warmup_of_1f1b(p, m, v):
+    """rank r warms up with the p - 1 - r forwards of plain 1F1B.
+
+    Its first chunk's first group must pass all v chunks before the first gradient exists.
+
+    Rejected by: test_interleaved
+    """
+    order = _right_interleaved(p, m, v)
+    return [
+        _one_forward_one_backward(
+            [op for op in ops if op[0] == "F"],
+            [op for op in ops if op[0] == "B"],
+            min(p - 1 - rank, v * m),
+        )
+        for rank, ops in enumerate(order)
+    ]
+
+
+def interleaved_order__chunk_after_chunk(p, m, v):
+    """a rank sends all m microbatches through its first chunk before it starts the second.
+
+    That is looped breadth-first: the same bubble, but the memory of GPipe.
+
+    Rejected by: test_interleaved
+    """
+    order = _right_interleaved(p, m, v)
+    return [
+        _one_forward_one_backward(
+            [("F", chunk * p + rank, i) for chunk in range(v) for i in range(m)],
+            [("B", chunk * p + rank, i) for chunk in reversed(range(v)) for i in range(m)],
+            min((v - 1) * p + 2 * (p - 1 - rank), v * m),
+        )
+        for rank, _ in enumerate(order)
+    ]
+
+
+def interleaved_order__backward_first_chunk_first(p, m, v):
+    """backwards begin with the rank's first chunk.
+
+    The gradient comes from the other end: the last chunk has it first.
+
+    Rejected by: test_interleaved
+    """
+    order = _right_interleaved(p, m, v)
+    return [
+        [(k, (v - 1) * p + 2 * rank - stage if k == "B" else stage, i) for k, stage, i in ops]
+        for rank, ops in enumerate(order)
+    ]
+
+
+_right_interleaved = interleaved_order
+
+
+def peak_live_activations__all_forwards(order):
+    """every forward adds an activation and no backward frees one.
+
+    Counts the m microbatches a rank sees, not the few it holds at once: the gain of 1F1B vanishes.
+
+    Rejected by: test_1f1b, test_interleaved
+    """
+    if not order:
+        raise ValueError("order: give a list with the ops of each rank")
+    return [sum(op[0] == "F" for op in ops) for ops in order]
+
+
+def peak_live_activations__freed_before_the_backward(order):
+    """an activation is freed when its backward starts, and a pair of ops counts as one.
+
+    A backward reads its activation until it ends, and in the steady state the next forward has
+    started before: the peak stands after the forward, not after the pair.
+
+    Rejected by: test_1f1b, test_interleaved
+    """
+    if not order:
+        raise ValueError("order: give a list with the ops of each rank")
+    peaks = []
+    for ops in order:
+        live, levels = 0, []
+        for this, after in zip(ops, [*ops[1:], None], strict=True):
+            live += 1 if this[0] == "F" else -1
+            if not after or after[0] != "B":
+                levels.append(live)
+        peaks.append(max(levels))
+    return peaks
+
+
+def audit_order__only_counts(order, num_stages, m):
+    """an order with the right number of ops is taken to be right.
+
+    Torch's list has 2m ops on its last rank too, but one of them is a stranger and one is missing.
+
+    Rejected by: test_who_is_right
+    """
+    findings = _right_audit(order, num_stages, m)
+    if sum(map(len, order)) == 2 * num_stages * m:
+        return {key: [] for key in findings}
+    return findings
+
+
+def audit_order__only_missing(order, num_stages, m):
+    """ops that nobody asked for are not looked for.
+
+    A microbatch m that does not exist would wait for its input for ever.
+
+    Rejected by: test_who_is_right
+    """
+    return _right_audit(order, num_stages, m) | {"unknown": []}
+
+
+_right_audit = audit_order
+
+
+def span_bubble__of_the_window(grid):
+    """the window of all ranks is used instead of the longest span of one.
+
+    Then it is the other bubble, the idle share of the common window.
+
+    Rejected by: test_two_bubbles
+    """
+    _check_grid(grid)
+    busy = max(len(row) - row.count(None) for row in grid)
+    if not busy:
+        raise ValueError("grid: nothing runs in it")
+    return Fraction(len(grid[0]) - busy, len(grid[0]))
+
+
+def span_bubble__last_tick_not_counted(grid):
+    """a span is the last busy tick minus the first, without the one in which it ends.
+
+    Ticks 0 to 2 are three ticks: the fence-post error again.
+
+    Rejected by: test_two_bubbles
+    """
+    _check_grid(grid)
+    busy = [[tick for tick, cell in enumerate(row) if cell is not None] for row in grid]
+    if not any(busy):
+        raise ValueError("grid: nothing runs in it")
+    span = max(1, max(ticks[-1] - ticks[0] for ticks in busy if ticks))
+    return Fraction(span - max(map(len, busy)), span)

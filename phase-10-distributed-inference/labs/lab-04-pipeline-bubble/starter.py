@@ -1,0 +1,255 @@
+# lab-04 starter: write where NotImplementedError stands. [7047282cf490]
+"""Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
+
+    stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
+    stage 1  . 0 1 2 3 .
+    stage 2  . . 0 1 2 3        6 of 18 cells are idle: the bubble is 1/3
+
+Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
+(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from math import ceil, floor
+
+
+def _check_count(name, value):
+    """ValueError naming the argument and its value, unless it is a whole number >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r}: give a whole number, 1 or more")
+
+
+def _check_seconds(name, value, allow_zero=False):
+    """ValueError naming the argument and its value, unless it is a time in seconds."""
+    number = isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
+    if not number or not (0 <= value < float("inf")) or (value == 0 and not allow_zero):
+        raise ValueError(
+            f"{name}={value!r}: give seconds, {'0 or more' if allow_zero else 'above 0'}"
+        )
+
+
+def _check_grid(grid):
+    """ValueError unless the grid is a non-empty list of rows of one length, 1 or more."""
+    if not isinstance(grid, list) or not grid or not all(isinstance(row, list) for row in grid):
+        raise ValueError(f"grid={grid!r}: give a list with one row (a list of cells) per stage")
+    if len({len(row) for row in grid}) != 1 or not grid[0]:
+        raise ValueError(f"grid rows have {[len(row) for row in grid]} cells: give one length >= 1")
+
+
+# --- the bubble, by algebra and by counting ---------------------------------------------------
+
+
+def bubble_fraction(p, m):
+    """Idle share of p stages that pass on m microbatches, as an exact Fraction.
+
+    The window is common to all stages: from the first tick of the first stage to the last tick of
+    the last. ValueError for p < 1 or m < 1.
+    Source: GPipe (arXiv 1811.06965), section 2.3.
+    """
+    raise NotImplementedError(
+        "lab-04 · bubble_fraction is yours to write (about 3 lines). "
+        "Chapter: README.md, task 1"
+    )
+
+
+def schedule_grid(p, m):
+    """What each stage runs in each tick: grid[stage][tick] is a microbatch number, or None if idle.
+
+    A stage runs one microbatch per tick, in order, as soon as the stage before it has finished that
+    microbatch in an earlier tick. p rows of one length. ValueError for p < 1 or m < 1.
+    """
+    raise NotImplementedError(
+        "lab-04 · schedule_grid is yours to write (about 13 lines). "
+        "Chapter: README.md, task 2"
+    )
+
+
+def grid_bubble(grid):
+    """Idle cells over all cells of any grid, as an exact Fraction: the bubble of the common window.
+
+    ValueError for a grid without cells or with rows of different lengths.
+    """
+    raise NotImplementedError(
+        "lab-04 · grid_bubble is yours to write (about 3 lines). "
+        "Chapter: README.md, task 3"
+    )
+
+
+def min_microbatches(p, budget, strict=False):
+    """Fewest microbatches that keep the bubble of p stages at or under budget (strict: under it).
+
+    budget is a Fraction or a float between 0 and 1; a float means the decimal it is written as, so
+    0.1 is one tenth. ValueError for p < 1 and for a budget outside (0, 1).
+    """
+    raise NotImplementedError(
+        "lab-04 · min_microbatches is yours to write (about 6 lines). "
+        "Chapter: README.md, task 4"
+    )
+
+
+# --- what it buys: throughput, not latency ----------------------------------------------------
+
+
+def latency_s(p, model_s, hop_s):
+    """Seconds one microbatch needs from end to end through p equal stages.
+
+    model_s: seconds of the whole model on one device. hop_s: seconds from one stage to the next.
+    ValueError for p < 1, model_s <= 0, hop_s < 0.
+    """
+    raise NotImplementedError(
+        "lab-04 · latency_s is yours to write (about 4 lines). "
+        "Chapter: README.md, task 5"
+    )
+
+
+def throughput_per_s(p, m, model_s, hop_s):
+    """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
+
+    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s.
+    """
+    raise NotImplementedError(
+        "lab-04 · throughput_per_s is yours to write (about 2 lines). "
+        "Chapter: README.md, task 5"
+    )
+
+
+def decode_steps_per_s(p, in_flight, model_s, hop_s):
+    """Microbatch steps per second in steady decoding with `in_flight` microbatches in the loop.
+
+    A sequence's next token needs its last one, so a microbatch comes back to stage 0 only after it
+    left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s.
+    """
+    raise NotImplementedError(
+        "lab-04 · decode_steps_per_s is yours to write (about 3 lines). "
+        "Chapter: README.md, task 5"
+    )
+
+
+def makespan_s(stage_s, m, hop_s=0):
+    """Seconds until the last of m microbatches leaves the last stage, for stages of any speed.
+
+    stage_s: list with the seconds of each stage, in order. hop_s: seconds between neighbours.
+    ValueError for an empty list, a stage time <= 0, m < 1, hop_s < 0.
+    """
+    raise NotImplementedError(
+        "lab-04 · makespan_s is yours to write (about 13 lines). "
+        "Chapter: README.md, task 6"
+    )
+
+
+# --- what it costs beside TP: bytes, hops and bubble of a plan on nodes -------------------------
+
+
+def plan_bill(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """The bill of one forward pass of a TP x PP plan, as a dict; tokens is per microbatch.
+
+    Ranks fill the nodes in order and tp_size neighbours form a stage. A layer all-reduces twice, by
+    a ring of 2 (tp-1) steps; a boundary hands on one activation, each TP rank its share of it.
+      num_nodes             nodes the plan occupies
+      bubble                Fraction, of m microbatches
+      activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
+      local_hops            steps in sequence that stay inside a node, per microbatch
+      node_hops             steps in sequence that wait for a link between nodes, per microbatch
+      bytes_between_nodes   Fraction, bytes that cross between nodes, per microbatch
+    ValueError for a count < 1, for more stages than layers, and when a stage's ranks would straddle
+    a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
+    Sources: Megatron-LM (arXiv 1909.08053) section 3; arXiv 2104.04473 section 4.1.
+    """
+    raise NotImplementedError(
+        "lab-04 · plan_bill is yours to write (about 35 lines). "
+        "Chapter: README.md, task 7"
+    )
+
+
+# --- stretch: forwards and backwards ------------------------------------------------------------
+#
+# An op is a tuple (kind, stage, microbatch), kind "F" (forward) or "B" (backward). An order is one
+# list of ops per rank: what the rank does, one after the other, without saying when.
+
+
+def gpipe_order(p, m):
+    """GPipe: all forwards, then all backwards. One stage per rank. Given as the worked example."""
+    _check_count("p", p)
+    _check_count("m", m)
+    return [
+        [("F", rank, i) for i in range(m)] + [("B", rank, i) for i in range(m)] for rank in range(p)
+    ]
+
+
+def replay(order, forward_ticks=1, backward_ticks=2):
+    """Run an order: grid[rank][tick] is the op that runs, or None; an op fills one cell per tick.
+
+    Ranks start each op as early as they can, in the order given. F of stage s needs F of stage s-1;
+    B of stage s needs F of stage s and B of stage s+1; all of the same microbatch, finished. Rows
+    have one length. ValueError for no ops, for a kind that is neither F nor B, for ticks < 1, and
+    for a deadlock: an order that can never finish, with the op at which each rank is stuck.
+    """
+    raise NotImplementedError(
+        "lab-04 · replay is yours to write (about 25 lines). "
+        "Chapter: README.md, task 8"
+    )
+
+
+def one_f_one_b_order(p, m):
+    """1F1B: rank r runs p - 1 - r forwards, then one forward and one backward in turn, then drains.
+
+    One stage per rank; both kinds in microbatch order. ValueError for p < 1 or m < 1.
+    Source: PipeDream-Flush, arXiv 2104.04473 section 2.2.1.
+    """
+    raise NotImplementedError(
+        "lab-04 · one_f_one_b_order is yours to write (about 10 lines). "
+        "Chapter: README.md, task 9"
+    )
+
+
+def interleaved_order(p, m, v):
+    """Interleaved 1F1B: rank r holds the v stages r, r+p, r+2p, ... of p*v thinner stages.
+
+    Microbatches go in groups of p: the group passes the rank's first chunk, then its second, ...;
+    backwards the same way with the last chunk first. Rank r warms up with (v-1)*p + 2*(p-1-r)
+    forwards (never more than there are). ValueError for p < 1, v < 2 and when p does not divide m.
+    Source: arXiv 2104.04473 section 2.2.2; Megatron-LM get_pp_rank_microbatches.
+    """
+    raise NotImplementedError(
+        "lab-04 · interleaved_order is yours to write (about 21 lines). "
+        "Chapter: README.md, task 10"
+    )
+
+
+def peak_live_activations(order):
+    """Per rank, the most activations it holds at once: from the start of an F to the end of its B.
+
+    Ranks run one op at a time, so the order alone decides. ValueError for an order without ranks.
+    """
+    raise NotImplementedError(
+        "lab-04 · peak_live_activations is yours to write (about 10 lines). "
+        "Chapter: README.md, task 11"
+    )
+
+
+def audit_order(order, num_stages, m):
+    """Which ops an order lacks, invents or repeats, as {"missing", "unknown", "repeated"}.
+
+    Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. Each
+    value is a sorted list of ops without duplicates. ValueError for num_stages < 1 or m < 1.
+    """
+    raise NotImplementedError(
+        "lab-04 · audit_order is yours to write (about 9 lines). "
+        "Chapter: README.md, task 12"
+    )
+
+
+def span_bubble(grid):
+    """The other bubble: (longest span - work) / longest span, as an exact Fraction.
+
+    A rank's span runs from its first busy tick to its last; work is the most busy ticks of a rank.
+    Zero-bubble papers report this one (arXiv 2401.10241 section 5.3). ValueError as in grid_bubble,
+    and for a grid in which nothing runs.
+    """
+    raise NotImplementedError(
+        "lab-04 · span_bubble is yours to write (about 7 lines). "
+        "Chapter: README.md, task 13"
+    )
