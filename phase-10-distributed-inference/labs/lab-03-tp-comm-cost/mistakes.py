@@ -386,6 +386,46 @@ def expert_parallel_bytes__no_scales(
     return elements * dispatch_element_bytes, elements * combine_element_bytes
 
 
+def protocol_times_s__fill_at_the_end(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols
+):
+    """the pipeline is filled once, by one rank, instead of travelling round like the payload.
+
+    The chunks under way make the same 2(p-1)/p trips as the payload behind them.
+    Rejected by: test_predict_switches_protocols
+    """
+    return [
+        ring_all_reduce_s(
+            num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        + fill / busbw_bytes_per_s
+        for factor, part, fill in protocols
+    ]
+
+
+def predict_all_reduce_s__always_the_first(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """the protocol for small payloads is used for all.
+
+    Half of what it sends is flags: above a few MiB it loses half the bandwidth.
+    Rejected by: test_predict_switches_protocols, test_predict_measured
+    """
+    constants = (c_s, a_s, busbw_bytes_per_s)
+    return protocol_times_s(num_ranks, payload_bytes, *constants, protocols)[0]
+
+
+def predict_all_reduce_s__straight_line(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """there is one protocol with the best of all, low latency and full bandwidth.
+
+    No protocol has both; at 1 to 16 MiB the straight line is 20 to 40 % too low.
+    Rejected by: test_predict_switches_protocols, test_predict_measured
+    """
+    return ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
+
+
 def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
     """the fit minimises errors in seconds, so the largest payload decides alone.
 
@@ -393,20 +433,17 @@ def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
     its measured seconds.
     Rejected by: test_calibrate
     """
-    rows, seconds = [], []
-    for num_ranks, payload_bytes, seconds_s in points:
-        factor, part = protocols[0 if payload_bytes <= SMALL_PAYLOAD_BYTES else -1]
-        hops = 2 * (num_ranks - 1)
-        rows.append([factor, factor * hops, hops / num_ranks * payload_bytes / part])
-        seconds.append(seconds_s)
-    c_s, a_s, s_per_byte = np.linalg.lstsq(np.array(rows), np.array(seconds), rcond=None)[0]
+    rows = [[1, 2 * (p - 1), 2 * (p - 1) / p * size] for p, size, _ in points]
+    seconds = [seconds_s for _, _, seconds_s in points]
+    c_s, a_s, s_per_byte = np.linalg.lstsq(np.array(rows, float), np.array(seconds), rcond=None)[0]
     return float(c_s), float(a_s), float(1 / s_per_byte)
 
 
 def calibrate__forgets_the_protocols(points, protocols=NCCL_PROTOCOLS):
     """one straight line is fitted through all points.
 
-    The large point was measured with the protocol for large payloads, whose hops cost more.
+    The large point was measured with another protocol than the small ones: its latency is higher,
+    and part of its time fills the pipeline.
     Rejected by: test_calibrate
     """
     rows = []
@@ -416,31 +453,6 @@ def calibrate__forgets_the_protocols(points, protocols=NCCL_PROTOCOLS):
         rows.append([entry / seconds_s for entry in row])
     c_s, a_s, s_per_byte = least_squares(rows)
     return c_s, a_s, 1 / s_per_byte
-
-
-def predict_all_reduce_s__always_the_small_protocol(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
-    """the protocol for small payloads is used for all.
-
-    Half of what it sends is flags: above a few MiB it loses half the bandwidth.
-    Rejected by: test_predict_measured
-    """
-    factor, part = protocols[0]
-    return ring_all_reduce_s(
-        num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
-    )
-
-
-def predict_all_reduce_s__straight_line(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
-    """there is one protocol with the best of both, low latency and full bandwidth.
-
-    No protocol has both; between 64 KiB and 4 MiB the straight line is 20 to 30 % too low.
-    Rejected by: test_predict_measured
-    """
-    return ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
 
 
 def busbw_at__straight_line(num_ranks, measured):

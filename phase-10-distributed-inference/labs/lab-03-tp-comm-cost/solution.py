@@ -87,13 +87,14 @@ GPUS = {
 # the same one everywhere in this lab, so that shares can be compared.
 ACHIEVED_BANDWIDTH = 0.8
 
-# A library switches protocols with the payload: (factor on c and a, factor on busbw).
-STRAIGHT_LINE = ((1.0, 1.0),)
-# LL sends a flag with every 4 bytes: no hop waits, but half of what travels is flags. Simple sends
-# data alone: the whole link, but every hop waits for a chunk and a memory fence.
-NCCL_PROTOCOLS = ((1.0, 0.45), (3.0, 1.0))
-# Calibrate away from the switch: up to here a point is taken for the first protocol, else the last.
-SMALL_PAYLOAD_BYTES = 1 << 20
+# A library switches protocols with the payload. One row each: factor on c and a, part of busbw that
+# carries payload, bytes that fill the pipeline before anything comes out.
+STRAIGHT_LINE = ((1.0, 1.0, 0.0),)
+NCCL_PROTOCOLS = (
+    (1.0, 0.45, 0.0),  # LL: a flag with every 4 bytes; no hop waits, half of the traffic is flags
+    (4.0, 1.0, 0.0),  # Simple, short: data alone, but every hop waits for a chunk and a fence
+    (1.0, 1.0, 10e6),  # Simple, full: about 20 channels with a chunk of 512 KiB each under way
+)
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce")
 
@@ -431,7 +432,7 @@ def expert_parallel_bytes(
 
 def least_squares(rows):
     """Return [x, y, z], none negative, with f x + g y + h z near 1 for every row [f, g, h]."""
-    matrix = np.array(rows, dtype=float).reshape(-1, 3)
+    matrix = np.array(rows, dtype=float)
     scale = np.abs(matrix).max(axis=0)  # c and 1/busbw differ by a factor of a million
     matrix = matrix / scale
     found, kept = np.zeros(3), [0, 1, 2]
@@ -444,36 +445,76 @@ def least_squares(rows):
     return (found / scale).tolist()
 
 
+def protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols):
+    """Return a list with the seconds of each protocol: a ring with its factors and its fill.
+
+    One rank: zeros. ValueError for bad input. Source: NCCL src/graph/tuning.cc, latencies and
+    bandwidth factors per protocol.
+    """
+    # BEGIN SOLUTION (task 6)
+    require(c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s, payload_bytes=payload_bytes)
+    return [
+        ring_all_reduce_s(
+            num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        for factor, part, fill in protocols
+    ]
+    # END SOLUTION
+
+
+def predict_all_reduce_s(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """Return the seconds of a library's all-reduce: the fastest of its protocols.
+
+    ValueError for bad input. Source: NCCL src/graph/tuning.cc, which chooses in the same way.
+    """
+    # BEGIN SOLUTION (task 6)
+    constants = (c_s, a_s, busbw_bytes_per_s)
+    return min(protocol_times_s(num_ranks, payload_bytes, *constants, protocols))
+    # END SOLUTION
+
+
 def calibrate(points, protocols=NCCL_PROTOCOLS):
     """Return (c_s, a_s, busbw_bytes_per_s) fitted to measured all-reduces.
 
     points: at least three (num_ranks, payload_bytes, seconds_s), with two rank counts and two
-    payloads among them; two tiny ones and a huge one are best. More points: least squares of the
-    relative errors. Each point gives one linear equation in c, a and 1/busbw,
-    `factor (c + 2 (p-1) a) + 2 (p-1)/p bytes / (part busbw) = seconds`, with (factor, part) of the
-    first protocol up to SMALL_PAYLOAD_BYTES and of the last above. c and a are never negative.
-    ValueError when the points cannot tell the three apart, and for other bad input.
+    payloads among them; two tiny payloads and a huge one fix the three best. Divided by its
+    seconds, each point is a linear equation that says 1: least_squares weighs relative errors. Its
+    coefficients depend on the protocol, so begin with STRAIGHT_LINE, then let each point take the
+    protocol that is fastest with the constants found, and fit again until no choice changes.
+    ValueError for too few points, 1 rank, 0 s, points that give no busbw, and other bad input.
     """
     # BEGIN SOLUTION (task 6)
-    rows = []
     for num_ranks, payload_bytes, seconds_s in points:
         require(num_ranks=num_ranks, payload_bytes=payload_bytes, seconds_s=seconds_s)
         if num_ranks < 2 or seconds_s == 0:
             point = f"({num_ranks} ranks, {payload_bytes} bytes, {seconds_s} s)"
             raise ValueError(f"points holds {point}; a point needs 2 ranks or more and above 0 s")
-        factor, part = protocols[0 if payload_bytes <= SMALL_PAYLOAD_BYTES else -1]
-        hops = 2 * (num_ranks - 1)
-        row = [factor, factor * hops, hops / num_ranks * payload_bytes / part]
-        rows.append([entry / seconds_s for entry in row])
     ranks, payloads = (len({point[i] for point in points}) for i in (0, 1))
-    if len(rows) < 3 or ranks < 2 or payloads < 2:
+    if len(points) < 3 or ranks < 2 or payloads < 2:
         raise ValueError(
-            f"points are {len(rows)} with {ranks} rank counts and {payloads} payloads (bytes); "
+            f"points are {len(points)} with {ranks} rank counts and {payloads} payloads (bytes); "
             "c, a and busbw need 3 points with 2 rank counts and 2 payloads among them"
         )
-    c_s, a_s, s_per_byte = least_squares(rows)
-    if s_per_byte == 0:
-        raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
+    chosen = [STRAIGHT_LINE[0]] * len(points)
+    for _ in range(8):  # two or three rounds settle it
+        rows = []
+        for (num_ranks, payload_bytes, seconds_s), (factor, part, fill) in zip(
+            points, chosen, strict=True
+        ):
+            hops = 2 * (num_ranks - 1)
+            row = [factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part]
+            rows.append([entry / seconds_s for entry in row])
+        c_s, a_s, s_per_byte = least_squares(rows)
+        if s_per_byte == 0:
+            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
+        before, chosen = chosen, []
+        for num_ranks, payload_bytes, _seconds_s in points:
+            times = protocol_times_s(num_ranks, payload_bytes, c_s, a_s, 1 / s_per_byte, protocols)
+            chosen.append(protocols[times.index(min(times))])
+        if chosen == before:
+            break
     return c_s, a_s, 1 / s_per_byte
     # END SOLUTION
 
@@ -493,23 +534,4 @@ def busbw_at(num_ranks, measured):
     ranks = sorted(measured)
     logs = np.interp(math.log(num_ranks), np.log(ranks), np.log([measured[p] for p in ranks]))
     return math.exp(logs)
-    # END SOLUTION
-
-
-def predict_all_reduce_s(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
-    """Return the seconds of a library's all-reduce: the fastest of its protocols.
-
-    Each protocol is a ring with its own factor on c and a, and its own part of busbw. ValueError
-    for bad input. Source: NCCL src/graph/tuning.cc, which chooses in the same way.
-    """
-    # BEGIN SOLUTION (task 6)
-    require(c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s)
-    return min(
-        ring_all_reduce_s(
-            num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
-        )
-        for factor, part in protocols
-    )
     # END SOLUTION

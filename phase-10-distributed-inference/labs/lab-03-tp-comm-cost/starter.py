@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [f22d725a19c4]
+# lab-03 starter: write where NotImplementedError stands. [333a6ccadc9c]
 """Lab 03: the communication bill of tensor parallelism.
 
 One sentence in code: an all-reduce costs `c + 2 (p-1) a + 2 (p-1)/p * bytes / busbw` seconds.
@@ -88,13 +88,14 @@ GPUS = {
 # the same one everywhere in this lab, so that shares can be compared.
 ACHIEVED_BANDWIDTH = 0.8
 
-# A library switches protocols with the payload: (factor on c and a, factor on busbw).
-STRAIGHT_LINE = ((1.0, 1.0),)
-# LL sends a flag with every 4 bytes: no hop waits, but half of what travels is flags. Simple sends
-# data alone: the whole link, but every hop waits for a chunk and a memory fence.
-NCCL_PROTOCOLS = ((1.0, 0.45), (3.0, 1.0))
-# Calibrate away from the switch: up to here a point is taken for the first protocol, else the last.
-SMALL_PAYLOAD_BYTES = 1 << 20
+# A library switches protocols with the payload. One row each: factor on c and a, part of busbw that
+# carries payload, bytes that fill the pipeline before anything comes out.
+STRAIGHT_LINE = ((1.0, 1.0, 0.0),)
+NCCL_PROTOCOLS = (
+    (1.0, 0.45, 0.0),  # LL: a flag with every 4 bytes; no hop waits, half of the traffic is flags
+    (4.0, 1.0, 0.0),  # Simple, short: data alone, but every hop waits for a chunk and a fence
+    (1.0, 1.0, 10e6),  # Simple, full: about 20 channels with a chunk of 512 KiB each under way
+)
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce")
 
@@ -380,7 +381,7 @@ def expert_parallel_bytes(
 
 def least_squares(rows):
     """Return [x, y, z], none negative, with f x + g y + h z near 1 for every row [f, g, h]."""
-    matrix = np.array(rows, dtype=float).reshape(-1, 3)
+    matrix = np.array(rows, dtype=float)
     scale = np.abs(matrix).max(axis=0)  # c and 1/busbw differ by a factor of a million
     matrix = matrix / scale
     found, kept = np.zeros(3), [0, 1, 2]
@@ -393,18 +394,43 @@ def least_squares(rows):
     return (found / scale).tolist()
 
 
+def protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols):
+    """Return a list with the seconds of each protocol: a ring with its factors and its fill.
+
+    One rank: zeros. ValueError for bad input. Source: NCCL src/graph/tuning.cc, latencies and
+    bandwidth factors per protocol.
+    """
+    raise NotImplementedError(
+        "lab-03 · protocol_times_s is yours to write (about 7 lines). "
+        "Chapter: README.md, task 6"
+    )
+
+
+def predict_all_reduce_s(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """Return the seconds of a library's all-reduce: the fastest of its protocols.
+
+    ValueError for bad input. Source: NCCL src/graph/tuning.cc, which chooses in the same way.
+    """
+    raise NotImplementedError(
+        "lab-03 · predict_all_reduce_s is yours to write (about 2 lines). "
+        "Chapter: README.md, task 6"
+    )
+
+
 def calibrate(points, protocols=NCCL_PROTOCOLS):
     """Return (c_s, a_s, busbw_bytes_per_s) fitted to measured all-reduces.
 
     points: at least three (num_ranks, payload_bytes, seconds_s), with two rank counts and two
-    payloads among them; two tiny ones and a huge one are best. More points: least squares of the
-    relative errors. Each point gives one linear equation in c, a and 1/busbw,
-    `factor (c + 2 (p-1) a) + 2 (p-1)/p bytes / (part busbw) = seconds`, with (factor, part) of the
-    first protocol up to SMALL_PAYLOAD_BYTES and of the last above. c and a are never negative.
-    ValueError when the points cannot tell the three apart, and for other bad input.
+    payloads among them; two tiny payloads and a huge one fix the three best. Divided by its
+    seconds, each point is a linear equation that says 1: least_squares weighs relative errors. Its
+    coefficients depend on the protocol, so begin with STRAIGHT_LINE, then let each point take the
+    protocol that is fastest with the constants found, and fit again until no choice changes.
+    ValueError for too few points, 1 rank, 0 s, points that give no busbw, and other bad input.
     """
     raise NotImplementedError(
-        "lab-03 · calibrate is yours to write (about 20 lines). "
+        "lab-03 · calibrate is yours to write (about 30 lines). "
         "Chapter: README.md, task 6"
     )
 
@@ -417,19 +443,5 @@ def busbw_at(num_ranks, measured):
     """
     raise NotImplementedError(
         "lab-03 · busbw_at is yours to write (about 8 lines). "
-        "Chapter: README.md, task 6"
-    )
-
-
-def predict_all_reduce_s(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
-    """Return the seconds of a library's all-reduce: the fastest of its protocols.
-
-    Each protocol is a ring with its own factor on c and a, and its own part of busbw. ValueError
-    for bad input. Source: NCCL src/graph/tuning.cc, which chooses in the same way.
-    """
-    raise NotImplementedError(
-        "lab-03 · predict_all_reduce_s is yours to write (about 7 lines). "
         "Chapter: README.md, task 6"
     )

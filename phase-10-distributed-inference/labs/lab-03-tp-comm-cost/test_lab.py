@@ -87,7 +87,7 @@ def test_step_messages(lab):
         )
 
 
-@pytest.mark.points(8)
+@pytest.mark.points(7)
 def test_ring_all_reduce(lab):
     """A ring pays c once, 2(p-1) hops and 2(p-1)/p of the bytes."""
     for num_ranks in (1, 2, 3, 4, 8):
@@ -187,7 +187,7 @@ def test_both_sides_of_the_rule(lab):
             expect_close(side, want, call=call, atol=1e-12, idea=idea)
 
 
-@pytest.mark.points(6)
+@pytest.mark.points(5)
 @pytest.mark.waits_for("test_ring_all_reduce")
 def test_links(lab):
     """Links carry bytes in one direction, and vary between boxes."""
@@ -231,7 +231,7 @@ def test_links(lab):
         )
 
 
-@pytest.mark.points(7)
+@pytest.mark.points(6)
 def test_half_trips(lab):
     """Reduce-scatter and all-gather are the halves of an all-reduce."""
     for name in ("reduce_scatter_s", "all_gather_s", "all_to_all_s"):
@@ -277,7 +277,7 @@ def test_bus_bandwidth(lab):
     )
 
 
-@pytest.mark.points(7)
+@pytest.mark.points(6)
 @pytest.mark.waits_for("test_ring_all_reduce")
 def test_one_shot_two_shot_and_min(lab):
     """Two ranks always take one shot; eight switch with the payload."""
@@ -314,7 +314,7 @@ def test_one_shot_two_shot_and_min(lab):
         expect_close(choice[1], seconds, call=call, atol=1e-9 * seconds, idea=idea)
 
 
-@pytest.mark.points(6)
+@pytest.mark.points(5)
 @pytest.mark.waits_for("test_ring_all_reduce", "test_half_trips")
 def test_hierarchical(lab):
     """Across nodes each GPU reduces only its own part of the payload."""
@@ -380,21 +380,53 @@ def test_expert_parallel(lab):
         )
 
 
+LINE = ((1.0, 1.0, 0.0),)
+NCCL = ((1.0, 0.45, 0.0), (4.0, 1.0, 0.0), (1.0, 1.0, 10e6))
+
+
+def fastest(num_ranks, payload, c_s, a_s, rate, protocols):
+    """The oracle of a library that switches protocols."""
+    return min(
+        walk(num_ranks, payload + fill, factor * c_s, factor * a_s, part * rate, rounds=2)
+        for factor, part, fill in protocols
+    )
+
+
 @pytest.mark.points(8)
+def test_predict_switches_protocols(lab):
+    """A library takes the protocol that is fastest at this payload."""
+    truth = (5 * us, 0.8 * us, 448e9)
+    for num_ranks in (1, 2, 8):
+        for payload in (8 * KiB, 64 * KiB, 6 * MiB, 512 * MiB):
+            for protocols in (LINE, NCCL, NCCL[:2]):
+                arguments = {
+                    "num_ranks": num_ranks,
+                    "payload_bytes": payload,
+                    **dict(zip(("c_s", "a_s", "busbw_bytes_per_s"), truth, strict=True)),
+                    "protocols": protocols,
+                }
+                each = [fastest(num_ranks, payload, *truth, [row]) for row in protocols]
+                call = describe_call("protocol_times_s", **arguments)
+                times = lab.protocol_times_s(**arguments)
+                assert isinstance(times, list) and len(times) == len(each), f"{call}: want a list"
+                idea = "a ring of payload + fill, factor x c and a, part x busbw"
+                for actual, want in zip(times, each, strict=True):
+                    expect_close(actual, want, call=call, atol=1e-9 * want, idea=idea)
+                idea = "the fastest of the protocols"
+                check(lab, "predict_all_reduce_s", arguments, min(each), idea)
+                if protocols is NCCL:
+                    del arguments["protocols"]
+                    check(lab, "predict_all_reduce_s", arguments, min(each), "the default")
+
+
+@pytest.mark.points(7)
+@pytest.mark.waits_for("test_predict_switches_protocols")
 def test_calibrate(lab):
     """Three points give back c, a and busbw."""
-
-    def point(num_ranks, payload, c_s, a_s, rate, factor, part):
-        seconds = walk(num_ranks, payload, factor * c_s, factor * a_s, part * rate, rounds=2)
-        return num_ranks, payload, seconds
-
-    line, nccl = ((1.0, 1.0),), ((1.0, 0.45), (3.0, 1.0))
+    chosen = [(2, 1 * KiB), (8, 1 * KiB), (4, 512 * MiB), (3, 64 * KiB), (5, 32 * MiB)]
     for truth in ((5 * us, 0.8 * us, 448e9), (0.0, 40 * us, 1.25e9), (12 * us, 0.0, 3e9)):
-        for protocols in (line, nccl):
-            chosen = [(2, 1 * KiB), (8, 1 * KiB), (4, 512 * MiB), (3, MiB), (3, MiB + 1)]
-            points = [
-                point(p, size, *truth, *protocols[0 if size <= MiB else -1]) for p, size in chosen
-            ]
+        for protocols in (LINE, NCCL):
+            points = [(p, size, fastest(p, size, *truth, protocols)) for p, size in chosen]
             for count in (3, 5):
                 call = f"calibrate({count} points of c, a, busbw = {truth})"
                 found = lab.calibrate(points[:count], protocols)
@@ -404,9 +436,9 @@ def test_calibrate(lab):
                     atol = max(1e-6 * want, 1e-12)  # three unknowns that differ by 1e9
                     expect_close(actual, want, call=call, atol=atol, idea=idea)
     # A point that is 1 % off moves the fit by about 1 %, however large the other points are.
-    points = [point(p, size, 5 * us, 1 * us, 4e11, 1, 1) for p, size in chosen]
-    points[0] = (2, 1 * KiB, points[0][2] * 1.01)
-    c_s, a_s, rate = lab.calibrate(points, line)
+    points = [(p, size, fastest(p, size, 5 * us, 1 * us, 4e11, LINE)) for p, size in chosen]
+    points[0] = (*chosen[0], points[0][2] * 1.01)
+    c_s, a_s, rate = lab.calibrate(points, LINE)
     assert abs(c_s / (5 * us) - 1) < 0.03, "calibrate: weigh relative errors, not seconds"
     for bad, words in (
         ([(2, 1024, 7e-6), (8, 4096, 16e-6)], ["points"]),
@@ -420,20 +452,10 @@ def test_calibrate(lab):
         expect_error(ValueError, lambda bad=bad: lab.calibrate(bad), call=call, mentions=words)
 
 
-@pytest.mark.points(9)
-@pytest.mark.waits_for("test_calibrate")
+@pytest.mark.points(8)
+@pytest.mark.waits_for("test_predict_switches_protocols", "test_calibrate")
 def test_predict_measured(lab):
     """Three points predict sizes and ranks that were not measured."""
-    constants = {"c_s": 5 * us, "a_s": 1 * us, "busbw_bytes_per_s": 4e11}
-    for num_ranks, payload, factor, part in (
-        (2, 8 * KiB, 1, 0.45),
-        (8, 64 * KiB, 1, 0.45),
-        (8, 256 * MiB, 3, 1.0),
-        (1, MiB, 1, 1),
-    ):
-        arguments = {"num_ranks": num_ranks, "payload_bytes": payload, **constants}
-        expected = walk(num_ranks, payload, factor * 5 * us, factor * us, part * 4e11, rounds=2)
-        check(lab, "predict_all_reduce_s", arguments, expected, "the fastest of the protocols")
     for ranks, measured, expected in (
         (4, {2: 20e9, 8: 5e9}, 10e9),
         (4, {8: 200e9, 2: 200e9}, 200e9),
@@ -518,9 +540,10 @@ CALLS = {
         "dispatch_element_bytes": 1,
         "combine_element_bytes": 1,
     },
+    "protocol_times_s": {**RING, "protocols": LINE},
     "predict_all_reduce_s": RING,
 }
-NOT_QUANTITIES = ("operation", "link")
+NOT_QUANTITIES = ("operation", "link", "protocols")
 
 
 def bad_values(name):
@@ -534,7 +557,7 @@ def bad_values(name):
     return (0, -3, 1.5, True), "whole number"
 
 
-@pytest.mark.points(6)
+@pytest.mark.points(5)
 @pytest.mark.parametrize("function", CALLS)
 def test_bad_input(lab, function):
     """Bad input is a ValueError naming argument, unit and value."""
