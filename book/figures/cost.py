@@ -1,0 +1,153 @@
+"""Lab 03's cost model against published measurements."""
+
+from labbook.labs import facts
+from labbook.names import solution
+from labbook.svg import SERIES, Plot, ladder
+
+SIZES = [
+    (1024, "1 KiB"),
+    (2**14, "16 KiB"),
+    (2**18, "256 KiB"),
+    (2**22, "4 MiB"),
+    (2**26, "64 MiB"),
+    (2**30, "1 GiB"),
+]
+TIMES = [(1e-6, "1 µs"), (1e-5, "10 µs"), (1e-4, "100 µs"), (1e-3, "1 ms"), (1e-2, "10 ms")]
+
+
+def _measured(gpu, num_ranks):
+    """[(bytes, seconds)] of the NCCL all-reduces the lab holds for a GPU."""
+    rows = [
+        (r["setting"]["bytes"], r["value"] * 1e-6)
+        for r in facts().values()
+        if r["kind"] == "nccl_all_reduce"
+        and gpu in r["setting"]["gpu"]
+        and r["setting"]["gpus"] == num_ranks
+        and r["setting"]["nodes"] == 1
+    ]
+    return sorted(rows)
+
+
+def cost_curve(gpu="H100"):
+    """Measured NCCL all-reduces and the three-number model, 2 and 8 ranks."""
+    lab03 = solution("lab-03")
+    measured = {p: _measured(gpu, p) for p in (2, 8)}
+    points = [
+        (2, *measured[2][0]),
+        (8, *measured[8][0]),
+        (8, *measured[8][-1]),
+    ]
+    c_s, a_s, busbw = lab03.calibrate(points)
+    plot = Plot(
+        (1024, 2**30),
+        (1e-6, 1e-2),
+        "payload",
+        "time",
+        SIZES,
+        TIMES,
+        log_x=True,
+        log_y=True,
+        right=40,
+    )
+    worst = 0.0
+    for series, p in enumerate((2, 8)):
+        xs = ladder(1024, 2**30, 1.5)
+        plot.curve(xs, [lab03.predict_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs], series)
+        plot.points([x for x, _ in measured[p]], [y for _, y in measured[p]], series)
+        for x, y in measured[p]:
+            error = abs(lab03.predict_all_reduce_s(p, x, c_s, a_s, busbw) / y - 1)
+            worst = max(worst, error)
+        at = 2**12 if p == 8 else 2**12
+        y = lab03.predict_all_reduce_s(p, at, c_s, a_s, busbw)
+        plot.label(at, y * (1.35 if p == 8 else 0.6), f"{p} ranks", series)
+    alt = (
+        f"Time of an all-reduce on {gpu} against its payload, both axes logarithmic, for 2 and 8 ranks. "
+        "Below some hundred kibibytes the time hardly changes: it is latency. Above a few mebibytes it grows in "
+        "proportion: it is bandwidth. The model, fixed by three of the points, is never off by more than "
+        f"{worst:.0%}."
+    )
+    caption = (
+        f"Dots: nccl-tests on {gpu}, published by ai-dynamo/aiconfigurator. Lines: lab 03's model, "
+        f"calibrated on three dots: c = {c_s * 1e6:.1f} µs, a = {a_s * 1e6:.2f} µs, busbw = {busbw / 1e9:.0f} GB/s."
+    )
+    return plot.figure(alt, caption, min_width=560)
+
+
+def regimes():
+    """The ring's two terms on one link, and where they cross."""
+    lab03 = solution("lab-03")
+    link = lab03.LINKS["NVLink 4"]
+    c_s, a_s, busbw = (sum(link[name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s"))
+    p = 8
+    plot = Plot(
+        (1024, 2**30),
+        (1e-6, 1e-2),
+        "payload",
+        "time",
+        SIZES,
+        TIMES,
+        log_x=True,
+        log_y=True,
+        right=40,
+    )
+    xs = ladder(1024, 2**30, 1.5)
+    latency = lab03.ring_all_reduce_s(p, 0, c_s, a_s, busbw)
+    plot.curve(xs, [latency for _ in xs], 1, "dash")
+    plot.curve(
+        xs,
+        [max(1e-7, lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw) - latency) for x in xs],
+        2,
+        "dash",
+    )
+    plot.curve(xs, [lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs], 0)
+    cross = lab03.crossover_bytes(p, c_s, a_s, busbw)
+    plot.points([cross], [2 * latency], 0)
+    plot.label(2**12, latency * 1.45, "the sum", 0)
+    plot.label(2**24, latency * 0.62, "latency: c + 2(p−1) a", 1)
+    plot.label(2**25, 1.1e-4 * 0.55, "bytes / busbw", 2)
+    alt = (
+        f"The two terms of a ring all-reduce among {p} ranks. Latency is flat at {latency * 1e6:.0f} "
+        f"microseconds; the bandwidth term rises with the payload. They are equal at {cross / 2**20:.1f} MiB."
+    )
+    return plot.figure(
+        alt,
+        f"{p} ranks on NVLink 4, the middle of lab 03's ranges. The dot is the crossover.",
+        min_width=560,
+    )
+
+
+def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
+    """Share of a decode step that is all-reduce: GPU by TP, from the best to the worst box."""
+    lab03 = solution("lab-03")
+    sizes, gpus = (2, 4, 8), ("L40S", "A100", "H100", "B200")
+    ticks = [(v / 100, f"{v} %") for v in (0, 20, 40, 60, 80, 100)]
+    plot = Plot((0, len(gpus)), (0, 1), "", "share of a decode step", [], ticks, height=340)
+    said = []
+    for g, gpu in enumerate(gpus):
+        memory = lab03.GPUS[gpu]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+        link = lab03.GPUS[gpu]["link"]
+        for s, tp in enumerate(sizes):
+            messages, payload = lab03.step_messages(num_layers, 1, hidden_size, 2)
+            step_s = lab03.decode_step_s(weight_bytes, tp, memory)
+            low, high = (
+                lab03.communication_share(messages, t, step_s)
+                for t in lab03.all_reduce_range_s(link, tp, payload)
+            )
+            x = plot.x(g + 0.2 + 0.22 * s)
+            width = plot.x(0.18) - plot.x(0)
+            plot.rect(x, plot.y(low), width, plot.bottom - plot.y(low), SERIES[s])
+            plot.rect(x, plot.y(high), width, plot.y(low) - plot.y(high), SERIES[s], "soft")
+            plot.text(x + width / 2, plot.y(high) - 6, f"{high:.0%}", "muted", size=11)
+            said.append(f"{gpu} TP={tp}: {low:.0%} to {high:.0%}")
+        plot.text(plot.x(g + 0.5), plot.bottom + 19, f"{gpu}, {link}", size=13)
+    for s, tp in enumerate(sizes):
+        x = plot.left + 12 + 80 * s
+        plot.rect(x, 24, 12, 12, SERIES[s])
+        plot.text(x + 18, 35, f"TP={tp}", "fg", "start", 13)
+    alt = (
+        "Share of a decode step of an 8B model at batch 1 that goes to ring all-reduces. "
+        + "; ".join(said)
+        + "."
+    )
+    caption = "Solid: the best box of lab 03's ranges. Pale: the worst. The step is the rank's own share of the weights."
+    return plot.figure(alt, caption, min_width=560)

@@ -1,0 +1,72 @@
+"""mdBook's protocol: `supports RENDERER`, or [context, book] on stdin and the book on stdout."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .cache import Cache, fingerprint
+from .chapter import Build, render
+from .markdown import BookError
+
+
+def main() -> int:
+    if len(sys.argv) > 2 and sys.argv[1] == "supports":
+        return 0 if sys.argv[2] in ("html", "markdown") else 1
+    start = time.perf_counter()
+    context, book = json.load(sys.stdin)
+    root = Path(context["root"]).resolve()
+    build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
+    errors: list[BookError] = []
+    pages = list(chapters(book.get("items") or book.get("sections") or []))
+    for page in pages:
+        try:
+            page["content"] = render(page["content"], str(page["source_path"]), build)
+        except BookError as error:
+            errors.append(error)
+    if errors:
+        listed = "\n  ".join(str(error) for error in errors)
+        print(f"labbook: the book does not build\n  {listed}", file=sys.stderr)
+        return 1
+    json.dump(book, sys.stdout)
+    took = time.perf_counter() - start
+    fresh = f"{build.cache.misses} chapters computed afresh" if build.cache.misses else "all cached"
+    print(f"labbook: {len(pages)} pages, {build.counts}; {took:.2f} s, {fresh}", file=sys.stderr)
+    return 0
+
+
+def make_build(root: Path, config: dict[str, Any]) -> Build:
+    """`root` is the book's folder; `repo` in book.toml says where the labs are, relative to it."""
+    repo = (root / config.get("repo", "..")).resolve()
+    watched = [root / "labbook", root / "figures", root / "quotes", repo / "labkit"]
+    watched += [repo / "conftest.py", repo / "pytest.ini", *sorted(repo.glob("phase-*"))]
+    cache = Cache(
+        root / config.get("cache", ".cache"), fingerprint(p for p in watched if p.exists())
+    )
+
+    def namespace(source: str) -> dict[str, Any]:
+        from .names import chapter_namespace  # numpy and the labs are loaded only when needed
+
+        return chapter_namespace(source, root, repo, cache)
+
+    sources_file = root / "src" / "sources.md"
+    text = sources_file.read_text(encoding="utf-8") if sources_file.exists() else ""
+    return Build(repo, cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
+
+
+def chapters(items: list[Any]) -> Any:
+    """Every chapter with a file, depth first."""
+    for item in items:
+        chapter = item.get("Chapter") if isinstance(item, dict) else None
+        if chapter:
+            if chapter.get("source_path"):
+                yield chapter
+            yield from chapters(chapter["sub_items"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""One chapter: run what it asks for, then put the results in their places.
+
+Directives (in prose; inside code spans they stay as they are):
+  {{py: expression | format}}   the value, formatted by Python's format()
+  {{check: expression}}         prints nothing; the build fails when it is false
+  {{code: path:part}}           an excerpt of a file of the repository, as a code block
+  {{stub: lab-01:name}}         what the learner is given for one function
+  {{include: path:#Heading}}    a section of a README
+  {{figure: name(arguments)}}   a figure of book/figures
+  {{fact: text | key}}          a published figure, linked to its entry in the sources
+Fences: `python,eval` runs and shows what it printed (`,hide` hides the source), any other python
+fence must compile, and every fence names its language.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from .cache import Cache
+from .excerpts import excerpt, find_file
+from .formulas import Formulas
+from .markdown import BookError, Fence, Prose, outside_code, segments
+
+DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
+RUN = ("py", "check", "stub", "figure")
+STATIC = ("code", "fact")
+TYPED_NUMBER = re.compile(
+    r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
+)
+
+
+@dataclass
+class Counts:
+    """What a build computed; printed at its end."""
+
+    values: int = 0
+    checks: int = 0
+    formulas: int = 0
+    figures: int = 0
+    excerpts: int = 0
+    blocks: int = 0
+    facts: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{n} {name}" for name, n in asdict(self).items())
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to run: the source of a directive or of an eval fence."""
+
+    kind: str
+    source: str
+    file: str
+    line: int
+
+
+@dataclass
+class Build:
+    """What all chapters share; `namespace(source)` gives the names a chapter's code may use."""
+
+    repo: Path
+    cache: Cache
+    namespace: Callable[[str], dict[str, Any]]
+    sources: set[str] = field(default_factory=set)
+    counts: Counts = field(default_factory=Counts)
+    formulas: Formulas = field(default_factory=Formulas)
+
+
+def render(text: str, file: str, build: Build) -> str:
+    """The chapter's Markdown with everything computed. BookError carries file and line."""
+    pieces = _pieces(text, file, build)
+    jobs = [job for piece in pieces for job in _jobs(piece)]
+    results = iter(_results(file, jobs, build))
+    out = []
+    for piece in pieces:
+        if isinstance(piece, Fence):
+            out.append(_fence(piece, results, build))
+        else:
+            out.append(_prose(piece, results, build))
+    return "".join(out)
+
+
+def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
+    """The chapter's segments, with sections of READMEs in the place of their includes."""
+    pieces: list[Prose | Fence] = []
+    for piece in segments(text, file):
+        if isinstance(piece, Fence):
+            pieces.append(piece)
+            continue
+        line = piece.line
+        for part in re.split(r"(?m)(^\{\{include:[^\n]*\}\}[ \t]*\n?)", piece.text):
+            target = re.match(r"\{\{include:\s*(.+?)\s*\}\}", part)
+            if target:
+                with _at(file, line):
+                    _, included = excerpt(build.repo, target[1])
+                    build.counts.excerpts += 1
+                pieces += segments(unlink(included) + "\n", target[1])
+            elif part:
+                pieces.append(Prose(part, file, line))
+            line += part.count("\n")
+    return pieces
+
+
+def unlink(text: str) -> str:
+    """A README's links to files have no target in the book: keep their text only."""
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)[^)]+\)", r"\1", text)
+
+
+def _jobs(piece: Prose | Fence) -> list[Job]:
+    if isinstance(piece, Fence):
+        _check_fence(piece)
+        run = "eval" in piece.tags[1:]
+        return [Job("block", piece.body, piece.file, piece.line + 1)] if run else []
+    found: list[Job] = []
+
+    def collect(text: str, offset: int) -> str:
+        for match in DIRECTIVE.finditer(text):
+            line = piece.line + piece.text.count("\n", 0, offset + match.start())
+            if match[1] not in RUN + STATIC:
+                raise BookError(f"unknown directive {match[0]!r}", piece.file, line)
+            if match[1] in RUN:
+                found.append(Job(match[1], match[2], piece.file, line))
+        rest = DIRECTIVE.sub(lambda m: "\n" * m[0].count("\n"), text)
+        for bad in re.finditer(r"\{\{.{0,40}", rest):
+            line = piece.line + piece.text.count("\n", 0, offset) + rest.count("\n", 0, bad.start())
+            raise BookError(f"cannot read {bad[0]!r}", piece.file, line)
+        typed = TYPED_NUMBER.search(
+            re.sub(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", "", rest, flags=re.S)
+        )
+        if typed:
+            at = piece.text.find(typed[0], offset)
+            line = piece.line + piece.text.count("\n", 0, max(at, 0))
+            raise BookError(
+                f"a number typed by hand: {typed[0]!r}; compute it with {{{{py: ...}}}} or cite it "
+                "with {{fact: ... | source}}",
+                piece.file,
+                line,
+            )
+        return text
+
+    outside_code(piece.text, collect)
+    return found
+
+
+def _check_fence(fence: Fence) -> None:
+    with _at(fence.file, fence.line):
+        if not fence.tags:
+            raise BookError("this code block names no language")
+        if not fence.body.strip():
+            raise BookError("this code block is empty")
+    if fence.tags[0] == "python":
+        try:
+            ast.parse(fence.body)
+        except SyntaxError as error:
+            line = fence.line + (error.lineno or 1)
+            raise BookError(f"python: {error.msg}", fence.file, line) from None
+
+
+# --- running ----------------------------------------------------------------------------------
+
+
+def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
+    kinds = [job.kind for job in jobs]
+    build.counts.values += kinds.count("py")
+    build.counts.checks += kinds.count("check")
+    build.counts.figures += kinds.count("figure")
+    build.counts.excerpts += kinds.count("stub")
+    build.counts.blocks += kinds.count("block")
+    if not jobs:
+        return []
+    key = [file, *((job.kind, job.source) for job in jobs)]
+    return build.cache.get(key, lambda: _run(jobs, build))
+
+
+def _run(jobs: list[Job], build: Build) -> list[str]:
+    names = build.namespace("\n".join(job.source for job in jobs))
+    return [_run_one(job, names) for job in jobs]
+
+
+def _run_one(job: Job, names: dict[str, Any]) -> str:
+    try:
+        if job.kind == "block":
+            printed = io.StringIO()
+            padded = "\n" * (job.line - 1) + job.source  # tracebacks then show the chapter's line
+            with contextlib.redirect_stdout(printed):
+                exec(compile(padded, job.file, "exec"), names)
+            return printed.getvalue()
+        if job.kind == "check":
+            _check(job.source, names)
+            return ""
+        if job.kind == "figure":
+            return names["figures"].draw(job.source)
+        if job.kind == "stub":
+            return f"```python\n{names['stub'](job.source)}\n```"
+        expression, bar, spec = job.source.rpartition(" | ")
+        value = eval((expression if bar else job.source).strip(), names)
+        if isinstance(value, Fraction) and bar:
+            value = float(value)  # Fraction has no format codes before Python 3.12
+        return format(value, spec.strip() if bar else "")
+    except BookError as error:
+        raise BookError(error.message, job.file, job.line) from None
+    except Exception as error:
+        line = job.line
+        trace = error.__traceback__
+        while trace:
+            if trace.tb_frame.f_code.co_filename == job.file:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        what = " ".join(job.source.split())[:120]
+        raise BookError(f"{type(error).__name__}: {error} in {what!r}", job.file, line) from error
+
+
+def _check(source: str, names: dict[str, Any]) -> None:
+    if eval(source, names):
+        return
+    node = ast.parse(source, mode="eval").body
+    sides = ""
+    if isinstance(node, ast.Compare):
+        operands = [ast.unparse(side) for side in (node.left, *node.comparators)]
+        values = [f"{text} = {eval(text, names)!r}" for text in operands]
+        sides = "; ".join(
+            v for v, text in zip(values, operands, strict=True) if v != f"{text} = {text}"
+        )
+    raise BookError(f"this claim is no longer true: {source}" + (f" ({sides})" if sides else ""))
+
+
+# --- composing --------------------------------------------------------------------------------
+
+
+def _prose(piece: Prose, results: Any, build: Build) -> str:
+    blocks: list[str] = []
+
+    def fill(text: str, offset: int) -> str:
+        def one(match: re.Match[str]) -> str:
+            line = piece.line + piece.text.count("\n", 0, offset + match.start())
+            kind, source = match[1], match[2]
+            with _at(piece.file, line):
+                value = next(results) if kind in RUN else _static(kind, source, build)
+            if "\n" not in value and kind != "figure":
+                return value
+            blocks.append(value)
+            return f"\x00{len(blocks) - 1}\x00"
+
+        before = build.formulas.converted
+        filled = DIRECTIVE.sub(one, text)
+        try:
+            done = build.formulas.replace(filled)
+        except BookError as error:
+            line = piece.line + piece.text.count("\n", 0, offset) + error.line
+            raise BookError(error.message, piece.file, line) from None
+        build.counts.formulas += build.formulas.converted - before
+        return done
+
+    done = outside_code(piece.text, fill)
+    return re.sub("\x00(\\d+)\x00", lambda m: blocks[int(m[1])], done)
+
+
+def _static(kind: str, source: str, build: Build) -> str:
+    if kind == "code":
+        build.counts.excerpts += 1
+        language, text = excerpt(build.repo, source)
+        name = find_file(build.repo, source.partition(":")[0].strip()).relative_to(build.repo)
+        return f'<p class="listing">{name}</p>\n\n```{language}\n{text}\n```'
+    text, _, key = source.rpartition(" | ")
+    if key not in build.sources:
+        raise BookError(f"no source {key!r} in sources.md")
+    build.counts.facts += 1
+    return f'<a class="source" href="sources.html#{key}" title="Source: {key}">{text}</a>'
+
+
+def _fence(fence: Fence, results: Any, build: Build) -> str:
+    tags = fence.tags
+    lines = []
+    if "eval" not in tags[1:] or "hide" not in tags:
+        lines += [f"```{tags[0]}", *fence.body.split("\n"), "```"]
+    if "eval" in tags[1:]:
+        printed = next(results).rstrip("\n")
+        if printed.strip():
+            lines += ["", "```text", *printed.split("\n"), "```"]
+    return "\n".join((fence.prefix + line).rstrip() for line in lines) + "\n"
+
+
+@contextlib.contextmanager
+def _at(file: str, line: int) -> Any:
+    """Give an error that does not know where it happened this place."""
+    try:
+        yield
+    except BookError as error:
+        if error.file:
+            raise
+        raise BookError(error.message, file, line) from None

@@ -1,0 +1,236 @@
+"""What the chapters say about the labs, read from the labs: claims, tasks, stubs, mistakes, facts."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import json
+import re
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labkit.loading import ROOT, Lab, choose_lab, find_labs
+from labkit.starters import derive
+
+from .markdown import BookError
+
+
+def lab(prefix: str) -> Lab:
+    """`lab-03` -> the Lab; BookError when there is no such lab yet."""
+    try:
+        return choose_lab(prefix, find_labs())
+    except ValueError as error:
+        raise BookError(str(error)) from None
+
+
+# --- what the tests prove ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    name: str
+    text: str
+    points: int
+    marks: tuple[str, ...]
+
+
+@functools.cache
+def claims(prefix: str) -> list[Claim]:
+    """The graded checks of test_lab.py in order: name, first docstring line, points, marks."""
+    found = []
+    tree = ast.parse(lab(prefix).file("test_lab").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        marks: dict[str, Any] = {}
+        for decorator in node.decorator_list:
+            call = decorator if isinstance(decorator, ast.Call) else None
+            name = ast.unparse(call.func if call else decorator).rpartition("pytest.mark.")[2]
+            value = call.args[0] if call and call.args else None
+            marks[name] = value.value if isinstance(value, ast.Constant) else None
+        if "points" in marks:
+            text = (ast.get_docstring(node) or node.name).split("\n")[0]
+            found.append(Claim(node.name, text, marks["points"], tuple(marks)))
+    if not found:
+        raise BookError(f"{prefix} has no graded claims")
+    return found
+
+
+def claims_table(prefix: str) -> str:
+    """A table: points, claim, where it can run."""
+    rows = ["| points | what is proved |", "|--:|---|"]
+    needs = {"gpu": "CUDA GPUs", "vllm": "vLLM", "torch": "Torch"}
+    for claim in claims(prefix):
+        needed = [text for mark, text in needs.items() if mark in claim.marks]
+        extra = f" *(needs {' and '.join(needed)})*" if needed else ""
+        rows.append(f"| {claim.points} | {_cell(claim.text)}{extra} |")
+    return "\n".join(rows)
+
+
+# --- what the learner writes ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gap:
+    function: str
+    lines: int
+    task: str
+    does: str  # first sentence of the docstring
+
+
+@functools.cache
+def gaps(prefix: str) -> list[Gap]:
+    """The functions the learner fills in, from the derived starter."""
+    found = []
+    for node in ast.walk(ast.parse(derive(lab(prefix)))):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for statement in node.body:
+            text = ast.unparse(statement) if isinstance(statement, ast.Raise) else ""
+            told = re.search(r"\(about (\d+) lines?\)\. Chapter: [^,]+, (task \d+)", text)
+            if told:
+                does = " ".join((ast.get_docstring(node) or "").split())
+                sentence = re.split(r"(?<=\.)\s", does)[0]
+                found.append(Gap(node.name, int(told[1]), told[2], sentence))
+    return found
+
+
+def tasks_table(prefix: str) -> str:
+    """A table: task, function, size of the gap, what it must do."""
+    rows = ["| task | function | gap | it must |", "|---|---|--:|---|"]
+    for gap in gaps(prefix):
+        does = re.sub(r"^Return ", "return ", gap.does)
+        unit = "line" if gap.lines == 1 else "lines"
+        rows.append(f"| {gap.task[5:]} | `{gap.function}` | {gap.lines} {unit} | {_cell(does)} |")
+    return "\n".join(rows)
+
+
+def stub(target: str) -> str:
+    """`lab-01:row_parallel` -> the function as the starter gives it."""
+    prefix, _, name = target.partition(":")
+    text = derive(lab(prefix.strip()))
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name.strip():
+            return "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
+    raise BookError(f"{prefix}'s starter has no function {name!r}")
+
+
+def _cell(text: str) -> str:
+    """Text that Markdown tables and emphasis leave alone."""
+    return re.sub(r"([\\*_|<>\[\]$])", r"\\\1", text)
+
+
+# --- the mistakes bank ------------------------------------------------------------------------
+
+
+def mistakes(prefix: str) -> list[Any]:
+    from labkit.mistakes import read_bank
+
+    return read_bank(lab(prefix)).mistakes
+
+
+def bug_hunt(prefix: str, *names: str) -> str:
+    """Wrong implementations to look at, each with its explanation folded away."""
+    known = {mistake.name: mistake for mistake in mistakes(prefix)}
+    texts = {claim.name: claim.text for claim in claims(prefix)}
+    source = lab(prefix).file("mistakes").read_text(encoding="utf-8")
+    functions = {n.name: n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)}
+    out = []
+    for name in names:
+        if name not in known:
+            raise BookError(f"{prefix} has no mistake {name!r}; it has: {', '.join(known)}")
+        mistake, node = known[name], functions[name]
+        lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
+        doc = node.body[0]
+        assert isinstance(doc, ast.Expr) and doc.end_lineno
+        start, end = doc.lineno - node.lineno, doc.end_lineno - node.lineno
+        code = textwrap.dedent("\n".join(lines[:start] + lines[end + 1 :]))
+        code = code.replace(name, mistake.replaces)
+        why = inspect.cleandoc(ast.get_docstring(node) or "").split("\n", 1)[-1]
+        why = " ".join(re.sub(r"Rejected by:.*", "", why, flags=re.S).split())
+        caught = " and ".join(f"“{texts.get(test, test)}”" for test in mistake.rejected_by)
+        out.append(
+            f"```python\n{code}\n```\n\n<details><summary>What is wrong?</summary>\n\n"
+            f"You get this result when {_cell(mistake.when)}. {_cell(why)}\n\n"
+            f"Rejected by the check {_cell(caught)}.\n\n</details>\n"
+        )
+    return "\n".join(out)
+
+
+# --- published measurements and recorded runs -------------------------------------------------
+
+
+@functools.cache
+def facts() -> dict[str, dict[str, Any]]:
+    """Every published measurement of the labs' *.jsonl files, by id."""
+    found = {}
+    for file in sorted(ROOT.glob("phase-*/labs/lab-*/**/*measurements*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            found[record["id"]] = record
+    if not found:
+        raise BookError("no lab has a measurements.jsonl")
+    return found
+
+
+def fact(key: str) -> Any:
+    """The value of one published measurement, in its own unit."""
+    try:
+        return facts()[key]["value"]
+    except KeyError:
+        raise BookError(f"no measurement {key!r}") from None
+
+
+def capture(target: str) -> Any:
+    """`lab-02/captures/x/y.json` -> its content, or the text of any other file."""
+    from .excerpts import find_file
+
+    path: Path = find_file(ROOT, target)
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text) if path.suffix == ".json" else text
+
+
+def quote(key: str) -> str:
+    """A short quotation of vLLM with its source and licence (book/quotes/vllm.json)."""
+    book = quotations()
+    if key not in book["quotes"]:
+        raise BookError(f"no quotation {key!r}; there are: {', '.join(book['quotes'])}")
+    found = book["quotes"][key]
+    first, last = found["lines"]
+    where = f"vllm/{found['file']}, {found['symbol']}, lines {first}–{last}"
+    text = textwrap.dedent(found["text"])
+    note = f"{book['project']} {book['version']}, {book['licence']}, {book['copyright']}"
+    return f'<p class="listing">{where} ({note})</p>\n\n```python\n{text}\n```'
+
+
+@functools.cache
+def quotations() -> dict[str, Any]:
+    return json.loads((ROOT / "book" / "quotes" / "vllm.json").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def model(name: str) -> dict[str, Any]:
+    """The shape of a model, by lab 02's rules, from its recorded config.json."""
+    from .names import solution
+
+    return solution("lab-02").model_shape(capture(f"lab-02/configs/{name}.json"))
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """Every recorded config that is a plain dense model, by name."""
+    found = {}
+    for file in sorted((lab("lab-02").path / "configs").glob("*.json")):
+        shape = model(file.stem)
+        plain = not (shape["opt"] or shape["num_experts"] or shape["tied"] or shape["qk_norm"])
+        if plain and not (shape["qkv_bias"] or shape["mlp_bias"]):
+            found[file.stem] = shape
+    return found
+
+
+def extra_points(prefix: str) -> int:
+    """Points of the claims that need Torch, vLLM or GPUs."""
+    needs = {"gpu", "vllm", "torch"}
+    return sum(claim.points for claim in claims(prefix) if needs & set(claim.marks))

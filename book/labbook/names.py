@@ -1,0 +1,88 @@
+"""The names a chapter's expressions may use."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from .cache import Cache
+from .markdown import BookError
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+
+
+def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict[str, Any]:
+    """A fresh namespace per chapter; `lab01` ... are the labs' solutions, loaded when named."""
+    shared = sorted(str(folder.parent) for folder in repo.glob("phase-*/labs/collectives.py"))
+    for folder in (str(root), str(repo), *shared):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    import figures
+
+    from . import labs, screens
+
+    names: dict[str, Any] = {
+        "__name__": "__chapter__",
+        "KIB": KIB,
+        "MIB": MIB,
+        "GIB": GIB,
+        "json": json,
+        "human_bytes": human_bytes,
+        "microseconds": microseconds,
+        "figures": figures,
+        "fact": labs.fact,
+        "facts": labs.facts,
+        "stub": labs.stub,
+        "claims": labs.claims,
+        "extra_points": labs.extra_points,
+        "claims_table": labs.claims_table,
+        "tasks_table": labs.tasks_table,
+        "bug_hunt": labs.bug_hunt,
+        "mistakes": labs.mistakes,
+        "capture": labs.capture,
+        "gaps": labs.gaps,
+        "model": labs.model,
+        "models": labs.models,
+        "vllm": labs.quotations(),
+        "quote": labs.quote,
+        "screen": functools.partial(screens.screen, cache=cache),
+    }
+    for number in set(re.findall(r"\blab(\d\d)\b", source)):
+        names[f"lab{number}"] = solution(f"lab-{number}")
+    return names
+
+
+@functools.cache
+def solution(prefix: str) -> types.ModuleType:
+    """The solution of `lab-03`, loaded once per build."""
+    from labkit.loading import choose_lab, find_labs, load_module
+
+    try:
+        return load_module(choose_lab(prefix, find_labs()).file("solution"))
+    except ValueError as error:
+        raise BookError(str(error)) from None
+
+
+def human_bytes(count: float) -> str:
+    """1536 -> '1.5 KiB'; three significant digits, no trailing zeros."""
+    count = float(count)
+    for size, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if count >= size:
+            return (
+                f"{count / size:.3g} {unit}"
+                if count / size < 999.5
+                else f"{count / size:.0f} {unit}"
+            )
+    return f"{count:g} bytes"
+
+
+def microseconds(seconds: float) -> str:
+    """0.0000164 -> '16.4 µs', 0.0021 -> '2.1 ms'."""
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} µs"

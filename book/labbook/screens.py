@@ -1,0 +1,96 @@
+"""What a learner sees: the real output of pytest on a fresh starter and on the solution.
+
+The command runs in a copy of the labs, so an edited starter.py here changes no page and no file of
+the checkout is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from labkit.loading import ROOT
+
+from .cache import Cache, fingerprint
+from .labs import lab
+from .markdown import BookError
+
+SKIPPED = shutil.ignore_patterns("__pycache__", ".*", "starter.py")
+# A laptop with numpy only: what needs Torch or vLLM shows as "not run here", wherever this is built.
+PYTEST_ALONE = """
+import importlib.util, sys, pytest
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name in ("torch", "vllm") else find(name, *a)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def screen(prefix: str, which: str, *, cache: Cache, select: str = "") -> str:
+    """A console block: the command and what it printed. `select` is passed to pytest's -k."""
+    this = lab(prefix)
+    parts = [ROOT / "labkit", ROOT / "conftest.py", ROOT / "pytest.ini", this.path]
+    parts += sorted(this.path.parent.glob("*.py"))
+    command = f"LAB_IMPL={which} pytest {prefix}" + (f" -k {select}" if select else "")
+    key = ["screen", fingerprint(parts), command]
+    return cache.get(key, lambda: _capture(this, which, command, select))
+
+
+def _capture(this, which: str, command: str, select: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="labbook-") as folder:
+        copy = copy_labs(Path(folder), this)
+        options = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+        options += ["-k", select] if select else []
+        done = subprocess.run(
+            [sys.executable, "-c", PYTEST_ALONE, this.prefix, *options],
+            cwd=copy,
+            env=clean_environment(LAB_IMPL=which),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    expected = {0} if which == "solution" else {0, 1}
+    if done.returncode not in expected:
+        raise BookError(f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    shown = tidy(done.stdout, copy)
+    return f"```console\n$ {command}\n{shown}\n```"
+
+
+def copy_labs(folder: Path, *labs) -> Path:
+    """A copy of labkit and these labs with fresh starters; returns its root."""
+    for name in ("conftest.py", "pytest.ini", "pyproject.toml", "README.md"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "labkit", folder / "labkit", ignore=SKIPPED)
+    for this in labs:
+        target = folder / this.path.relative_to(ROOT)
+        shutil.copytree(this.path, target, ignore=SKIPPED)
+        for shared in this.path.parent.glob("*.py"):
+            shutil.copy(shared, target.parent / shared.name)
+    done = subprocess.run(
+        [sys.executable, "-m", "labkit.starters"],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise BookError(f"labkit.starters: {done.stdout}{done.stderr}")
+    return folder
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """Ours without what would change pytest's output, and without bytecode files."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_", "COV_"))}
+    return kept | {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", "NO_COLOR": "1"} | extra
+
+
+def tidy(text: str, folder: Path) -> str:
+    """Without trailing blanks, times and the copy's path, so that two builds are equal."""
+    text = text.replace(f"{folder}{os.sep}", "").replace(str(folder), ".")
+    text = re.sub(r" in \d+(\.\d+)?s(?: \([\d:]+\))?", "", text)
+    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))

@@ -1,0 +1,134 @@
+// <communication-bill>: a decode step under tensor parallelism, and what its all-reduces take of it.
+// Constants come from lab 03 as JSON inside the element; the formulas below are lab 03's.
+(() => {
+  "use strict";
+
+  const ring = (p, bytes, c, a, busbw) => {
+    if (p === 1) return { launch: 0, bytes: 0 };
+    const hops = 2 * (p - 1);
+    return { launch: c + hops * a, bytes: ((hops / p) * bytes) / busbw };
+  };
+
+  const bill = ({ weight_bytes, num_layers, hidden_size, element_bytes, memory_bytes_per_s, tp, batch, c_s, a_s, busbw_bytes_per_s }) => {
+    const messages = 2 * num_layers;
+    const payload = batch * hidden_size * element_bytes;
+    const one = ring(tp, payload, c_s, a_s, busbw_bytes_per_s);
+    const weights_s = weight_bytes / (tp * memory_bytes_per_s);
+    const latency_s = messages * one.launch;
+    const wire_s = messages * one.bytes;
+    const paid_s = latency_s + wire_s;
+    return {
+      messages,
+      payload,
+      weights_s,
+      latency_s,
+      wire_s,
+      paid_s,
+      saved_s: weight_bytes / memory_bytes_per_s - weights_s,
+      share: paid_s / (paid_s + weights_s),
+      crossover_bytes: tp === 1 ? 0 : (one_launch(tp, c_s, a_s) * busbw_bytes_per_s * tp) / (2 * (tp - 1)),
+    };
+  };
+  const one_launch = (p, c, a) => c + 2 * (p - 1) * a;
+
+  const TP = [1, 2, 4, 8, 16];
+  const BATCH = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+  const bytes = (n) => (n >= 1048576 ? `${(n / 1048576).toPrecision(3)} MiB` : n >= 1024 ? `${(n / 1024).toPrecision(3)} KiB` : `${Math.round(n)} bytes`);
+  const time = (s) => (s >= 1e-3 ? `${(s * 1e3).toPrecision(3)} ms` : `${(s * 1e6).toPrecision(3)} µs`);
+  const percent = (x) => `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)} %`;
+
+  let count = 0;
+  class CommunicationBill extends HTMLElement {
+    static bill = bill;
+
+    connectedCallback() {
+      if (this.ready) return;
+      this.ready = true;
+      this.data = JSON.parse(this.querySelector("script[type='application/json']").textContent);
+      this.classList.add("lab-widget");
+      const id = `communication-bill-${++count}`;
+      const first = (table) => Object.keys(table)[0];
+      this.state = { model: first(this.data.models), gpu: "H100", link: "NVLink 4", tp: 3, batch: 0 };
+      const choice = (name, label, table) =>
+        `<div class="row"><label for="${id}-${name}">${label}</label><select id="${id}-${name}" name="${name}">${Object.keys(table)
+          .map((key) => `<option${key === this.state[name] ? " selected" : ""}>${key}</option>`)
+          .join("")}</select></div>`;
+      const slider = (name, label, values) =>
+        `<div class="row"><label for="${id}-${name}">${label}</label>
+         <input id="${id}-${name}" name="${name}" type="range" min="0" max="${values.length - 1}" value="${this.state[name]}" aria-valuetext="${values[this.state[name]]}">
+         <output for="${id}-${name}">${values[this.state[name]]}</output></div>`;
+      this.innerHTML = `<div role="group" aria-label="Communication bill">
+        ${choice("model", "Model", this.data.models)}${choice("gpu", "GPU", this.data.gpus)}${choice("link", "Link", this.data.links)}
+        ${slider("tp", "Tensor-parallel ranks", TP)}${slider("batch", "Tokens per step", BATCH)}
+        <svg role="img" viewBox="0 0 600 92"></svg>
+        <p class="key"><span><i class="k0"></i>reading weights</span><span><i class="k1"></i>all-reduce: latency</span><span><i class="k2"></i>all-reduce: bytes on the wire</span></p>
+        <p class="status" role="status"></p><p class="more"></p></div>`;
+      this.addEventListener("input", (event) => {
+        const { name, value } = event.target;
+        if (name === "tp" || name === "batch") {
+          this.state[name] = +value;
+          const shown = (name === "tp" ? TP : BATCH)[value];
+          event.target.setAttribute("aria-valuetext", shown);
+          event.target.nextElementSibling.value = shown;
+        } else {
+          this.state[name] = value;
+          if (name === "gpu") {
+            this.state.link = this.data.gpus[value].link;
+            this.querySelector("[name=link]").value = this.state.link;
+          }
+        }
+        this.draw();
+      });
+      this.draw();
+    }
+
+    sides() {
+      const { model, gpu, link, tp, batch } = this.state;
+      const { c_s, a_s, busbw_bytes_per_s } = this.data.links[link];
+      const given = {
+        ...this.data.models[model],
+        memory_bytes_per_s: this.data.gpus[gpu].memory_bytes_per_s * this.data.achieved_bandwidth,
+        tp: TP[tp],
+        batch: BATCH[batch],
+      };
+      return [
+        bill({ ...given, c_s: c_s[0], a_s: a_s[0], busbw_bytes_per_s: busbw_bytes_per_s[1] }),
+        bill({ ...given, c_s: c_s[1], a_s: a_s[1], busbw_bytes_per_s: busbw_bytes_per_s[0] }),
+      ];
+    }
+
+    draw() {
+      const [best, worst] = this.sides();
+      const tp = TP[this.state.tp];
+      const scale = 480 / (worst.weights_s + worst.paid_s);
+      const bar = (side, label, y) => {
+        let x = 76;
+        const part = (seconds, look) => {
+          const width = seconds * scale;
+          const rect = `<rect class="${look}" x="${x}" y="${y}" width="${width}" height="26"/>`;
+          x += width;
+          return rect;
+        };
+        return `<text x="68" y="${y + 17}" text-anchor="end" font-size="13">${label}</text>
+          ${part(side.weights_s, "c0")}${part(side.latency_s, "c1")}${part(side.wire_s, "c2")}
+          <text x="76" y="${y + 40}" font-size="12">${time(side.weights_s + side.paid_s)}: ${percent(side.share)} is all-reduce</text>`;
+      };
+      const svg = this.querySelector("svg");
+      svg.innerHTML = bar(best, "best", 2) + bar(worst, "worst", 50);
+      svg.setAttribute("aria-label", `Best case ${time(best.weights_s + best.paid_s)} per step, worst case ${time(worst.weights_s + worst.paid_s)}.`);
+      const share = percent(best.share) === percent(worst.share) ? percent(best.share) : `${percent(best.share)} to ${percent(worst.share)}`;
+      this.querySelector(".status").textContent =
+        tp === 1 ? `One rank: no all-reduce, ${time(best.weights_s)} to read the weights.` : `${tp} ranks: all-reduce takes ${share} of a step.`;
+      const mean = (name) => (best[name] + worst[name]) / 2;
+      const bound = mean("latency_s") > mean("wire_s") ? "latency" : "bandwidth";
+      const pays = [best, worst].map((side) => side.paid_s < side.saved_s);
+      const verdict = pays[0] && pays[1] ? "pays for itself in time" : pays[0] ? "may or may not pay, depending on the box" : "makes the step slower than one rank";
+      this.querySelector(".more").textContent =
+        tp === 1
+          ? ""
+          : `${best.messages} messages of ${bytes(best.payload)}; ${bound}-bound. Latency and bytes weigh the same at ${bytes(Math.min(best.crossover_bytes, worst.crossover_bytes))} to ${bytes(Math.max(best.crossover_bytes, worst.crossover_bytes))}. ` +
+            `Splitting saves ${time(best.saved_s)} of reading and costs ${time(best.paid_s)} to ${time(worst.paid_s)}: it ${verdict}.`;
+    }
+  }
+  customElements.define("communication-bill", CommunicationBill);
+})();
