@@ -1,4 +1,4 @@
-"""An array that counts the multiplications done with it: who multiplied by how much of a weight."""
+"""An array that counts what is done with it: who multiplied by, or looked up in, how much of it."""
 
 from dataclasses import dataclass, field
 from math import isqrt, prod
@@ -12,9 +12,10 @@ _PRODUCT_FUNCTIONS = {np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.eins
 
 @dataclass
 class Trace:
-    """Multiplications of each product, in order; see `traced`."""
+    """Multiplications of each product, rows of each table looked up in, in order; see `traced`."""
 
     multiplications: list[int] = field(default_factory=list)
+    table_rows: list[int] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -26,7 +27,7 @@ class Trace:
 
 
 class TracedArray(np.ndarray):
-    """A plain array in every respect, but its products are written to a Trace."""
+    """A plain array in every respect, but its products and look-ups are written to a Trace."""
 
     trace: Trace | None = None
 
@@ -52,6 +53,17 @@ class TracedArray(np.ndarray):
         if trace is not None:
             _write(trace, function, plain, result)
         return _traced_result(result, trace)
+
+    def __getitem__(self, key):
+        first = key[0] if isinstance(key, tuple) and key else key
+        if self.trace is not None and isinstance(first, (np.ndarray, list)):
+            self.trace.table_rows.append(self.shape[0])
+        return super().__getitem__(key)
+
+    def take(self, *args, **kwargs):  # np.take ends here too
+        if self.trace is not None:
+            self.trace.table_rows.append(self.shape[0])
+        return super().take(*args, **kwargs)
 
     def dot(self, other, out=None):
         return np.dot(self, other) if out is None else np.dot(self, other, out)

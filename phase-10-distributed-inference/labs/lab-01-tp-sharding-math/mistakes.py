@@ -349,6 +349,19 @@ def vocab_parallel_embedding__forgets_the_mask(token_ids, E, num_ranks):
     return all_reduce([shard[token_ids % rows] for shard in shards])[0]
 
 
+def vocab_parallel_embedding__looks_up_the_whole_table(token_ids, E, num_ranks):
+    """every rank looks up in the whole table and keeps the tokens it owns.
+
+    The value and the traffic are right, but every rank would need the whole embedding.
+    Rejected by: test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce
+    """
+    rows = shard_size("vocab", E.shape[0], num_ranks)
+    owner = token_ids // rows
+    return all_reduce(
+        [np.where((owner == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
+    )[0]
+
+
 def vocab_parallel_embedding__loses_the_last_row_of_each_rank(token_ids, E, num_ranks):
     """the last token of each rank's range is taken for somebody else's.
 

@@ -247,6 +247,8 @@ def test_legal_tp_sizes_are_what_the_shape_allows(lab):
         ((12, 12, [3072], 8), [1, 2, 3, 4, 6]),
         ((71, 1, [18176], 128), [1, 71]),  # Falcon-7B: a prime number of heads
         ((32, 8, [14336, 100], 16), [1, 2, 4]),
+        ((7, 7, [7], 7), [1, 7]),  # max_tp_size itself is allowed
+        ((8, 8, [8], 7), [1, 2, 4]),  # one more is not
         ((6, 4, [24], 8), [1, 2]),  # 3 and 6 neither divide 4 nor are multiples of it
     )
     for arguments, expected in cases:
@@ -255,6 +257,9 @@ def test_legal_tp_sizes_are_what_the_shape_allows(lab):
         expect_equal(lab.legal_tp_sizes(*arguments), expected, call=call, idea=idea)
     largest = lab.legal_tp_sizes(128, 8, [53248])
     expect_equal(largest, [1, 2, 4, 8, 16, 32, 64], call="legal_tp_sizes(128, 8, [53248])")
+    expect_equal(
+        lab.legal_tp_sizes(65, 65, [65]), [1, 5, 13], call="legal_tp_sizes(65, 65, [65])", idea=idea
+    )
     bad = {
         "num_heads": (0, 8, [64]),
         "num_kv_heads": (8, 0, [64]),
@@ -358,6 +363,12 @@ def test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce(lab):
         expect_close(y, E[token_ids], call=call, atol=0.0, idea=idea)
         expect_traffic(ledger, [("all_reduce", 9 * 6 * 8)], num_ranks, call, idea)
         expect_last_output(ledger, y, call, idea)
+        trace, (table,) = traced(E)
+        lab.vocab_parallel_embedding(token_ids, table, num_ranks)
+        assert trace.table_rows and max(trace.table_rows) * num_ranks <= 48, (
+            f"{call}: looked up in tables of {trace.table_rows} rows; a rank owns "
+            f"{48 // num_ranks}. Look again at: slice E as it is given, then look up in the slice."
+        )
 
 
 @pytest.mark.points(6)

@@ -1,0 +1,63 @@
+"""The counting array sees every way to multiply or look up, and changes no result."""
+
+import numpy as np
+import pytest
+from labkit.traced import traced
+
+A = np.arange(15.0).reshape(3, 5)
+B = np.arange(35.0).reshape(5, 7) - 9
+
+WAYS = {
+    "@": lambda a, b: a @ b,
+    "dot": lambda a, b: np.dot(a, b),
+    "method dot": lambda a, b: a.dot(b),
+    "einsum": lambda a, b: np.einsum("ij,jk->ik", a, b),
+    "tensordot": lambda a, b: np.tensordot(a, b, axes=1),
+    "inner": lambda a, b: np.inner(a, b.T),
+    "broadcast and sum": lambda a, b: (a[:, :, None] * b[None]).sum(axis=1),
+    "reversed": lambda a, b: (b.T @ a.T).T,
+    "matmul into": lambda a, b: np.matmul(a, b, out=np.empty((3, 7))),
+}
+
+
+CASES = [(way, which) for way in WAYS for which in ("both", "left", "right")]
+CASES.remove(("method dot", "right"))  # a plain array's own method is not ours to see
+
+
+@pytest.mark.parametrize(("way", "which"), CASES)
+def test_every_way_to_multiply_is_counted_and_gives_the_plain_result(way, which):
+    trace, (a, b) = traced(A, B)
+    a, b = (a if which != "right" else A), (b if which != "left" else B)
+    result = WAYS[way](a, b)
+    np.testing.assert_array_equal(np.asarray(result), A @ B)
+    assert trace.total == 3 * 5 * 7
+
+
+def test_batched_products_count_every_batch():
+    trace, (x, w) = traced(np.ones((2, 3, 5)), B)
+    x @ w
+    assert trace.multiplications == [2 * 3 * 5 * 7]
+
+
+def test_slices_keep_counting_and_asarray_stops_it():
+    trace, (a, b) = traced(A, B)
+    a[:, :2] @ b[:2]
+    assert trace.multiplications == [3 * 2 * 7]
+    np.asarray(a) @ np.asarray(b)
+    assert trace.total == 3 * 2 * 7
+
+
+@pytest.mark.parametrize(
+    "look_up", [lambda t, i: t[i], lambda t, i: np.take(t, i, axis=0), lambda t, i: t[list(i)]]
+)
+def test_look_ups_note_the_rows_of_the_table(look_up):
+    trace, (table,) = traced(B)
+    index = np.array([0, 2, 1])
+    np.testing.assert_array_equal(np.asarray(look_up(table[:3], index)), B[index])
+    assert trace.table_rows == [3]
+
+
+def test_the_originals_are_copied():
+    _, (a,) = traced(A)
+    a[0, 0] = 99.0
+    assert A[0, 0] == 0.0
