@@ -45,6 +45,10 @@ starters: $(VENV)/.group-labs ## derive every starter.py from its solution.py (e
 mistakes: $(VENV)/.group-labs ## show which check rejects each plausible mistake
 	@$(PY) -m labkit.mistakes
 
+.PHONY: mutation
+mutation: $(VENV)/.group-mutation ## mutate a solution, run its tests: make mutation LAB=lab-01
+	@$(PY) benchmarks/mutation.py $(LAB)
+
 .PHONY: torch
 torch: $(VENV)/.group-torch ## install Torch for lab 02 (README: CPU or CUDA build)
 
