@@ -1,0 +1,107 @@
+"""python -m tensor_parallel_toy test | profile | replay (torchrun -m works as well)."""
+
+import argparse
+import json
+import os
+import sys
+
+from .config import ModelConfig
+from .initialize import RanksFailed, in_torchrun, launch, run_rank
+
+SIZES = (
+    "hidden_size",
+    "num_layers",
+    "num_heads",
+    "num_kv_heads",
+    "ffn_size",
+    "vocab_size",
+    "seq_len",
+    "batch_size",
+    "seed",
+)
+
+
+def parser():
+    root = argparse.ArgumentParser(prog="python -m tensor_parallel_toy", description=__doc__)
+    commands = root.add_subparsers(dest="command", required=True)
+    test = commands.add_parser("test", help="outputs and gradients against the unsharded model")
+    profile = commands.add_parser("profile", help="train every mode; table, JSON, SVG, trace")
+    commands.add_parser("replay", help="run schedules from standard input (JSON) on gloo")
+    for command in (test, profile):
+        command.add_argument("--ranks", type=int, default=2, help="processes (default 2)")
+        command.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
+        command.add_argument(
+            "--timeout",
+            type=float,
+            default=60,
+            metavar="S",
+            help="seconds one communication may take (default 60)",
+        )
+    profile.add_argument(
+        "--link",
+        default="auto",
+        metavar="LINK",
+        help="auto, or simulated:1gbit (real gloo, paced; no privileges)",
+    )
+    profile.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")
+    profile.add_argument("--steps", type=int, default=20, help="measured steps per mode")
+    profile.add_argument(
+        "--quiet",
+        type=float,
+        default=0,
+        metavar="SHARE",
+        help="repeat a step while other programs use more than this share of the "
+        "processors (default 0: accept all)",
+    )
+    profile.add_argument("--out", default="toy-profile", help="folder for the results")
+    for size in SIZES:
+        flag = "--" + size.replace("_", "-")
+        profile.add_argument(flag, type=int, default=getattr(ModelConfig, size))
+    profile.add_argument("--bias", action="store_true")
+    return root
+
+
+def main(argv=None):
+    options = vars(parser().parse_args(argv))
+    command = options.pop("command")
+    try:
+        if command == "replay":
+            schedules = json.load(sys.stdin)
+            ranks = len(next(iter(schedules.values())))
+            json.dump(
+                launch(
+                    "tensor_parallel_toy.replay:replay", ranks, {"schedules": schedules}, limit_s=50
+                ),
+                sys.stdout,
+            )
+            return 0
+        ranks, timeout_s = options.pop("ranks"), options.pop("timeout")
+        if ranks < 1:
+            raise ValueError(f"--ranks {ranks}: at least one rank is needed")
+        if command == "test":
+            target = "tensor_parallel_toy.equality:report"
+        else:
+            target = "tensor_parallel_toy.profile_run:profile"
+            config = {name: options.pop(name) for name in (*SIZES, "dtype", "bias")}
+            ModelConfig(**config).check(ranks)
+            options["config"] = config
+        if in_torchrun():
+            results = [run_rank(target, options, timeout_s)]
+        else:
+            results = launch(
+                target,
+                ranks,
+                options,
+                timeout_s,
+                limit_s=3600,
+                echo=True,
+                prefix=os.environ.get("TOY_RANK_PREFIX", ""),
+            )
+        return 0 if results[0].get("ok", True) else 1
+    except (RanksFailed, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Messages between two ranks of one group: gloo, NCCL, and a simulated slow link.
+
+Peers are numbered inside the group (`group_src`, `group_dst`), so a sub-group works like the world.
+"""
+
+import re
+import time
+
+import torch
+import torch.distributed as dist
+
+
+class Link:
+    """Point-to-point over gloo: a message moves in the background as soon as it is posted."""
+
+    def __init__(self, group, name="gloo"):
+        self.group, self.name = group, name
+        self.sent_bytes = 0
+
+    def irecv(self, buffer, peer, tag):
+        return dist.irecv(buffer, group=self.group, group_src=peer, tag=tag)
+
+    def isend(self, buffer, peer, tag):
+        self.sent_bytes += buffer.numel() * buffer.element_size()
+        return dist.isend(buffer, group=self.group, group_dst=peer, tag=tag)
+
+
+class NcclLink(Link):
+    """Point-to-point over NCCL, where a lone receive would block its stream.
+
+    The k-th send is launched in one NCCL group with the k-th posted receive; our schedules pair
+    them (the stream machine insists on it). c10d does the rest with events: the transfer starts
+    after what the current stream held when it was launched, and `wait` blocks the stream only.
+    """
+
+    def __init__(self, group):
+        super().__init__(group, "nccl")
+        self.posted = []
+
+    def irecv(self, buffer, peer, tag):
+        work = _Later()
+        op = dist.P2POp(dist.irecv, buffer, group=self.group, group_peer=peer)
+        self.posted.append((op, work))
+        return work
+
+    def isend(self, buffer, peer, tag):
+        self.sent_bytes += buffer.numel() * buffer.element_size()
+        ops = [dist.P2POp(dist.isend, buffer, group=self.group, group_peer=peer)]
+        waiting = [self.posted.pop(0)] if self.posted else []
+        works = dist.batch_isend_irecv(ops + [op for op, _ in waiting])
+        for _, later in waiting:
+            later.works = works
+        return _Later(works)
+
+
+class _Later:
+    def __init__(self, works=None):
+        self.works = works
+
+    def wait(self):
+        if self.works is None:
+            raise RuntimeError("a receive was never paired with a send")
+        for work in self.works:
+            work.wait()
+
+
+class SimulatedLink(Link):
+    """Real gloo messages that arrive no earlier than a link of this speed would deliver them.
+
+    Messages leave a rank one after the other. Every message is followed by its arrival time, and
+    `wait` returns no earlier. With a `VirtualClock` nothing sleeps: the times are exact arithmetic.
+    Needs no privileges, and is no measurement of a network: label what it produces "simulated".
+    """
+
+    def __init__(self, group, bytes_per_s, latency_s=50e-6, clock=None):
+        super().__init__(group, f"simulated {bytes_per_s * 8 / 1e9:g} Gbit/s")
+        self.bytes_per_s, self.latency_s = bytes_per_s, latency_s
+        self.clock = clock or WallClock()
+        self.free_at = 0.0
+
+    def irecv(self, buffer, peer, tag):
+        arrival = torch.zeros(1, dtype=torch.float64)
+        works = [super().irecv(buffer, peer, tag), super().irecv(arrival, peer, tag + 1)]
+        return _Paced(works, arrival, self.clock)
+
+    def isend(self, buffer, peer, tag):
+        size = buffer.numel() * buffer.element_size()
+        self.free_at = max(self.free_at, self.clock.now()) + size / self.bytes_per_s
+        arrival = torch.tensor([self.free_at + self.latency_s], dtype=torch.float64)
+        works = [
+            super().isend(buffer, peer, tag),
+            dist.isend(arrival, group=self.group, group_dst=peer, tag=tag + 1),
+        ]
+        return _Paced(works, arrival, self.clock)
+
+
+class _Paced:
+    def __init__(self, works, arrival, clock):
+        self.works, self.arrival, self.clock = works, arrival, clock
+
+    def wait(self):
+        for work in self.works:
+            work.wait()
+        self.clock.wait_until(self.arrival.item())
+
+
+class WallClock:
+    """CLOCK_MONOTONIC, which all processes of one machine share."""
+
+    now = staticmethod(time.perf_counter)
+
+    def wait_until(self, moment):
+        if moment > self.now():
+            time.sleep(moment - self.now())
+
+
+class VirtualClock:
+    """Time that only passes when somebody says so; `exposed` is what was spent waiting."""
+
+    def __init__(self):
+        self.time = self.exposed = 0.0
+
+    def now(self):
+        return self.time
+
+    def spend(self, duration):
+        self.time += duration
+
+    def wait_until(self, moment):
+        self.exposed += max(0.0, moment - self.time)
+        self.time = max(self.time, moment)
+
+
+def make_link(spec, group):
+    """`spec` is "auto" or "simulated:1gbit" (also "simulated:250mbit")."""
+    if spec == "auto":
+        return NcclLink(group) if dist.get_backend(group) == "nccl" else Link(group)
+    match = re.fullmatch(r"simulated:([\d.]+)([mg])bit", spec)
+    if not match:
+        raise ValueError(f"link {spec!r} is neither 'auto' nor like 'simulated:1gbit'")
+    return SimulatedLink(group, float(match[1]) * {"m": 1e6, "g": 1e9}[match[2]] / 8)

@@ -1,0 +1,138 @@
+"""Where does overlap pay? Measured per layer and direction, decided alike on every rank."""
+
+import time
+
+import torch
+import torch.distributed as dist
+
+from . import parallel_linear as layers
+
+VARIANTS = {
+    "gemm alone": ("computation", 1),
+    "comm alone": ("communication", 1),
+    "sequential": ("sequential", 1),
+    "overlap, 1 piece": ("overlap", 1),
+    "overlap, 2 pieces": ("overlap", 2),
+    "overlap, 4 pieces": ("overlap", 4),
+}
+MINIMUM_GAIN = 0.05  # below it a schedule with more messages is not worth its own trouble
+
+
+def layer_shapes(config, tp_size):
+    """[(layer, operation, weight shape)] for the four parallel layers of a block."""
+    hidden, ffn = config.hidden_size, config.ffn_size // tp_size
+    shapes = {
+        "qkv": ("column", (sum(config.qkv_sizes) // tp_size, hidden)),
+        "out": ("row", (hidden, hidden // tp_size)),
+        "gate_up": ("column", (2 * ffn, hidden)),
+        "down": ("row", (hidden, ffn)),
+    }
+    return [
+        (layer, f"{kind}_{way}", shape)
+        for layer, (kind, shape) in shapes.items()
+        for way in ("forward", "backward")
+    ]
+
+
+def operation_runner(tp, operation, rows, shape, dtype):
+    """A function without arguments that runs one operation on random data."""
+
+    def draw(*size):
+        return torch.randn(*size, device=tp.device, dtype=dtype)
+
+    full, (out_size, in_size) = rows * tp.size, shape
+    weight = draw(*shape)
+    if operation == "column_forward":
+        x = draw(rows, in_size)
+        return lambda: layers.column_forward(tp, x, weight)
+    if operation == "column_backward":
+        dy, x = draw(full, out_size), draw(rows, in_size)
+        return lambda: layers.column_backward(tp, dy, x, weight)
+    if operation == "row_forward":
+        x = draw(full, in_size)
+        return lambda: layers.row_forward(tp, x, weight)
+    dz, x = draw(rows, out_size), draw(full, in_size)
+    return lambda: layers.row_backward(tp, dz, x, weight)
+
+
+def timed(tp, function):
+    """Seconds of one call, the slowest rank's."""
+    synchronize(tp)
+    dist.barrier(group=tp.group)
+    start = time.perf_counter()
+    function()
+    synchronize(tp)
+    slowest = torch.tensor([time.perf_counter() - start], dtype=torch.float64, device=tp.device)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=tp.group)
+    return slowest.item()
+
+
+def synchronize(tp):
+    if tp.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def median(values):
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def measure(tp, config, repeats=7):
+    """Every variant of every operation, interleaved -> [{"layer", "operation", "shape", times}]."""
+    rows = config.seq_len // tp.size * config.batch_size
+    before, tp.overlap = (tp.overlap, tp.default_plan, tp.plans), True
+    tp.plans, table = {}, []
+    for layer, operation, shape in layer_shapes(config, tp.size):
+        run = operation_runner(tp, operation, rows, shape, getattr(torch, config.dtype))
+        samples = {name: [] for name in VARIANTS}
+        for repeat in range(repeats + 1):
+            for name, plan in VARIANTS.items():
+                tp.default_plan = plan
+                seconds = timed(tp, run)
+                if repeat:  # the first round warms up
+                    samples[name].append(seconds)
+        times = {name: median(values) for name, values in samples.items()}
+        table.append(
+            {
+                "layer": layer,
+                "operation": operation,
+                "rows": rows,
+                "shape": list(shape),
+                "times_s": times,
+                **decide(times),
+            }
+        )
+    tp.overlap, tp.default_plan, tp.plans = before
+    return table
+
+
+def decide(times):
+    """{"plan", "reason", "hidden"}: the fastest overlapped schedule, if it earns its keep.
+
+    hidden = (comm alone + GEMM alone - overlapped) / comm alone, all wall clock; 1 is everything.
+    """
+    gemm, comm, sequential = times["gemm alone"], times["comm alone"], times["sequential"]
+    best = min((name for name in times if name.startswith("overlap")), key=times.get)
+    hidden = (comm + gemm - times[best]) / comm
+    gain = 1 - times[best] / sequential
+    if gain >= MINIMUM_GAIN:
+        reason = (
+            f"{best}: {gain:.0%} less time than sequential; it hides {hidden:.0%} of "
+            f"{1e3 * comm:.1f} ms behind {1e3 * gemm:.1f} ms of GEMM"
+        )
+        return {"plan": list(VARIANTS[best]), "reason": reason, "hidden": hidden}
+    why = (
+        "there is little to hide"
+        if comm < 2 * MINIMUM_GAIN * gemm
+        else "the transfer itself keeps the processors busy: nothing is idle that could be filled"
+    )
+    reason = f"sequential: overlap would save only {gain:.0%} of {1e3 * sequential:.1f} ms; {why}"
+    return {"plan": list(VARIANTS["sequential"]), "reason": reason, "hidden": hidden}
+
+
+def plans(table):
+    """The table as TensorParallel.plans: (operation, rows, out, in) -> (variant, pieces)."""
+    return {
+        (entry["operation"], entry["rows"], *entry["shape"]): tuple(entry["plan"])
+        for entry in table
+    }

@@ -1,0 +1,124 @@
+"""In which order a rank communicates and multiplies: schedules as plain lists of operations.
+
+    ["post_recv", tensor, chunk, peer]  a buffer waits for this chunk; returns at once
+    ["send", tensor, chunk, peer]       put this chunk on the wire; returns at once
+    ["wait", tensor, chunk, peer]       block until the posted receive has arrived
+    ["wait_send", tensor, chunk, peer]  block until the chunk has left; its buffer is free again
+    ["gemm", tensor, chunk]             multiply one chunk of rows; `tensor` names the product
+    ["add", tensor, chunk, peer]        add a partial sum that has arrived to the own one
+
+Rows are cut into `num_ranks * pieces` chunks; rank r owns chunks r*pieces ... r*pieces+pieces-1.
+`stream_machine` says what a schedule costs and whether it is right; `parallel_linear` runs it.
+Three habits make communication overlap: what does not depend on a GEMM is sent before it; a chunk
+is waited for as late as possible; what others wait for is computed first. Step t talks to the
+ranks t places away, so that no two ranks send to the same third one at the same time.
+"""
+
+
+def all_gather_gemm(num_ranks, rank, pieces=1, tensor="x", products=("y",)):
+    """All-gather `tensor`, multiply every chunk as it arrives (column forward, row backward)."""
+    own = _chunks(rank, pieces)
+    gather = _gather(num_ranks, rank, pieces, tensor)
+    ops = gather["post_recv"] + gather["send"]
+    ops += [["gemm", product, chunk] for chunk in own for product in products]
+    for wait in gather["wait"]:
+        ops.append(wait)
+        ops += [["gemm", product, wait[2]] for product in products]
+    return ops + gather["wait_send"]
+
+
+def gemm_reduce_scatter(num_ranks, rank, pieces=1, tensor="y"):
+    """Multiply chunk by chunk; each partial sum leaves for its owner at once (row forward)."""
+    scatter = _scatter(num_ranks, rank, pieces, tensor)
+    ops = scatter["post_recv"] + scatter["gemm_send"]
+    ops += [["gemm", tensor, chunk] for chunk in _chunks(rank, pieces)]
+    return ops + scatter["wait_add"] + scatter["wait_send"]
+
+
+def column_backward(num_ranks, rank, pieces=1):
+    """dx = reduce-scatter(dy @ W) and dw = dy.T @ all-gather(x), in one schedule.
+
+    The gather of x hides behind the GEMMs of dx; the partial sums of dx, which leave as soon as
+    they exist, hide behind the GEMMs of dw.
+    """
+    gather = _gather(num_ranks, rank, pieces, "x")
+    scatter = _scatter(num_ranks, rank, pieces, "dx")
+    ops = gather["post_recv"] + scatter["post_recv"] + gather["send"] + scatter["gemm_send"]
+    ops += [["gemm", tensor, chunk] for chunk in _chunks(rank, pieces) for tensor in ("dx", "dw")]
+    for wait in gather["wait"]:
+        ops += [wait, ["gemm", "dw", wait[2]]]
+    return ops + scatter["wait_add"] + gather["wait_send"] + scatter["wait_send"]
+
+
+def row_backward(num_ranks, rank, pieces=1):
+    """dx = all-gather(dz) @ W and dw = all-gather(dz).T @ x, chunk by chunk."""
+    return all_gather_gemm(num_ranks, rank, pieces, tensor="dz", products=("dx", "dw"))
+
+
+SCHEDULES = {
+    "column_forward": all_gather_gemm,
+    "row_forward": gemm_reduce_scatter,
+    "column_backward": column_backward,
+    "row_backward": row_backward,
+}
+
+
+def sequential(ops):
+    """The same operations with nothing overlapped: gather, then multiply, then reduce."""
+    summed = {op[1] for op in ops if op[0] == "add"}
+    order = {"post_recv": 0, "send": 1, "wait": 2, "add": 2, "wait_send": 3}
+
+    def phase(op):
+        if op[0] == "gemm":
+            return 4
+        return order[op[0]] + (5 if op[1] in summed else 0)
+
+    return sorted(ops, key=phase)  # stable: within a phase the order stays
+
+
+def communication(ops):
+    """Only what travels: the schedule that measures communication alone."""
+    return [op for op in sequential(ops) if op[0] not in ("gemm", "add")]
+
+
+def computation(ops):
+    """Only the GEMMs: the schedule that measures computation alone."""
+    return [op for op in ops if op[0] == "gemm"]
+
+
+VARIANTS = {
+    "overlap": lambda ops: ops,
+    "sequential": sequential,
+    "communication": communication,
+    "computation": computation,
+}
+
+
+def _chunks(rank, pieces):
+    return range(rank * pieces, (rank + 1) * pieces)
+
+
+def _gather(num_ranks, rank, pieces, tensor):
+    ahead = [(rank + t) % num_ranks for t in range(1, num_ranks)]
+    behind = [(rank - t) % num_ranks for t in range(1, num_ranks)]
+    incoming = [[tensor, chunk, peer] for peer in behind for chunk in _chunks(peer, pieces)]
+    outgoing = [[tensor, chunk, peer] for peer in ahead for chunk in _chunks(rank, pieces)]
+    return {
+        "post_recv": [["post_recv", *m] for m in incoming],
+        "send": [["send", *m] for m in outgoing],
+        "wait": [["wait", *m] for m in incoming],
+        "wait_send": [["wait_send", *m] for m in outgoing],
+    }
+
+
+def _scatter(num_ranks, rank, pieces, tensor):
+    ahead = [(rank + t) % num_ranks for t in range(1, num_ranks)]
+    behind = [(rank - t) % num_ranks for t in range(1, num_ranks)]
+    incoming = [[tensor, chunk, peer] for peer in behind for chunk in _chunks(rank, pieces)]
+    outgoing = [[tensor, chunk, peer] for peer in ahead for chunk in _chunks(peer, pieces)]
+    return {
+        "post_recv": [["post_recv", *m] for m in incoming],
+        "gemm_send": [op for m in outgoing for op in (["gemm", tensor, m[1]], ["send", *m])],
+        "wait_add": [op for m in incoming for op in (["wait", *m], ["add", *m])],
+        "wait_send": [["wait_send", *m] for m in outgoing],
+    }

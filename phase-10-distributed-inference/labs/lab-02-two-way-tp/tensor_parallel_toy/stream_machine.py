@@ -1,0 +1,338 @@
+"""A simulated machine for schedules: is this order of operations right, and what does it cost?
+
+Each rank issues its operations in order. A GEMM keeps the rank busy; a message travels by itself
+once it is sent and its receive is posted; only `wait` and `wait_send` block. A rank's sends leave
+one after the other in the order they were issued, and a rank takes in one message at a time: that
+is a network card, and also c10d's rule that a transfer starts after what was queued before it.
+Standard library only. Time is in any unit; integers and fractions stay exact.
+"""
+
+# For every function: tensors gathered from their owners, tensors summed at their owners, and the
+# products with what each chunk of them is made from (the gathered tensor, or None).
+PROBLEMS = {
+    "all_gather_gemm": {"gathered": ["x"], "reduced": [], "products": {"y": "x"}},
+    "gemm_reduce_scatter": {"gathered": [], "reduced": ["y"], "products": {"y": None}},
+    "column_backward": {"gathered": ["x"], "reduced": ["dx"], "products": {"dx": None, "dw": "x"}},
+    "row_backward": {"gathered": ["dz"], "reduced": [], "products": {"dx": "dz", "dw": "dz"}},
+}
+OPERANDS = {"post_recv": 3, "send": 3, "wait": 3, "wait_send": 3, "gemm": 2, "add": 3}
+
+
+class ScheduleError(ValueError):
+    """What is wrong with a schedule, in one sentence."""
+
+
+def pipeline_bound(problem, num_ranks, gemm, comm):
+    """The shortest makespan any order can reach with `num_ranks` chunks, two simple problems."""
+    p, hops = num_ranks, num_ranks - 1
+    if p == 1:
+        return gemm
+    if problem == "all_gather_gemm":  # the last chunk arrives, then is multiplied
+        return max(p * gemm, hops * comm + gemm)
+    # reduce-scatter: the first partial sum leaves after one GEMM, the last one after p - 1
+    return max(p * gemm, hops * gemm + comm, gemm + hops * comm)
+
+
+def simulate(schedules, problem, gemm=1, comm=1, pieces=1):
+    """One schedule per rank -> {"makespan", "exposed", "busy", "spans"}; ScheduleError if wrong.
+
+    `gemm` and `comm` are the times of one chunk. `exposed` is, per rank, the time spent blocked.
+    `spans` lists {"rank", "lane" ("gemm" | "send" | "wait"), "name", "start", "end"}.
+    """
+    return _Machine(schedules, PROBLEMS[problem], gemm, comm, pieces).run()
+
+
+class _Message:
+    def __init__(self):
+        self.sent_at = self.posted_at = self.arrival = self.content = None
+        self.waited = self.left = self.added = False
+
+
+class _Machine:
+    def __init__(self, schedules, problem, gemm, comm, pieces):
+        self.size, self.pieces, self.gemm_time, self.comm_time = len(schedules), pieces, gemm, comm
+        self.gathered, self.reduced = problem["gathered"], problem["reduced"]
+        self.products = problem["products"]
+        self.schedules = [
+            [self._checked(op, rank, i) for i, op in enumerate(ops)]
+            for rank, ops in enumerate(schedules)
+        ]
+        ranks = range(self.size)
+        self.now, self.step, self.busy = [0] * self.size, [0] * self.size, [0] * self.size
+        self.exposed = [0] * self.size
+        self.messages = {}  # (tensor, chunk, source, destination) -> _Message
+        self.queue = [[] for _ in ranks]  # sends of a rank that have not started
+        self.wire_free, self.intake_free = [0] * self.size, [0] * self.size
+        self.has = [{(t, c) for t in self.gathered for c in self._owned(r)} for r in ranks]
+        self.done = [set() for _ in ranks]
+        self.sums = [{} for _ in ranks]  # (tensor, chunk) -> ranks whose share is in it
+        self.posted, self.sent = [0] * self.size, [0] * self.size
+        self.spans = []
+
+    def _owned(self, rank):
+        return range(rank * self.pieces, (rank + 1) * self.pieces)
+
+    def _checked(self, op, rank, index):
+        where = f"rank {rank}, operation {index}"
+        if not isinstance(op, (list, tuple)) or not op or op[0] not in OPERANDS:
+            raise ScheduleError(f"{where}: {op!r} is none of {', '.join(OPERANDS)}")
+        if len(op) != OPERANDS[op[0]] + 1:
+            names = "tensor, chunk, peer" if OPERANDS[op[0]] == 3 else "tensor, chunk"
+            raise ScheduleError(f"{where}: {op!r} should be [{op[0]!r}, {names}]")
+        verb, tensor, chunk = op[:3]
+        known = list(self.products) if verb == "gemm" else self.gathered + self.reduced
+        known = self.reduced if verb == "add" else known
+        if tensor not in known:
+            raise ScheduleError(
+                f"{where}: {verb} of {tensor!r}, but here it takes "
+                f"{' or '.join(map(repr, known)) or 'no tensor'}"
+            )
+        for number, limit, what in [
+            (chunk, self.size * self.pieces, "chunk"),
+            *[(peer, self.size, "peer") for peer in op[3:]],
+        ]:
+            if type(number) is not int or not 0 <= number < limit:
+                raise ScheduleError(
+                    f"{where}: {what} {number!r} of {op!r} is not a number from 0 to {limit - 1}"
+                )
+        if op[3:] == [rank] or tuple(op[3:]) == (rank,):
+            raise ScheduleError(f"{where}: {op!r} talks to the rank itself")
+        return tuple(op)
+
+    def run(self):
+        """Let every rank go as far as it can, move one message, and again."""
+        while True:
+            for rank in range(self.size):
+                while self.step[rank] < len(self.schedules[rank]) and self._issue(rank):
+                    self.step[rank] += 1
+            if all(self.step[r] == len(self.schedules[r]) for r in range(self.size)):
+                break
+            if not self._move_one():
+                self._deadlock()
+        while self._move_one():
+            pass
+        self._check_result()
+        return {
+            "makespan": max(self.now),
+            "exposed": self.exposed,
+            "busy": self.busy,
+            "spans": self.spans,
+        }
+
+    def _fail(self, rank, text):
+        raise ScheduleError(f"rank {rank}, operation {self.step[rank]}: {text}")
+
+    def _issue(self, rank):
+        """One operation of one rank; False if it has to block until a message moves."""
+        verb, tensor, chunk, *peer = self.schedules[rank][self.step[rank]]
+        return getattr(self, "_" + verb)(rank, tensor, chunk, *peer)
+
+    def _message(self, *key):
+        return self.messages.setdefault(key, _Message())
+
+    def _post_recv(self, rank, tensor, chunk, peer):
+        message = self._message(tensor, chunk, peer, rank)
+        if message.posted_at is not None:
+            self._fail(rank, f"posts the receive of {tensor}[{chunk}] from rank {peer} twice")
+        if tensor in self.gathered:
+            others = [
+                m
+                for (t, c, s, d), m in self.messages.items()
+                if (t, c, d) == (tensor, chunk, rank) and m.posted_at is not None
+            ]
+            if (tensor, chunk) in self.has[rank] or others:
+                self._fail(
+                    rank,
+                    f"receives {tensor}[{chunk}], which it already has or expects: gathered twice",
+                )
+        message.posted_at = self.now[rank]
+        self.posted[rank] += 1
+        return True
+
+    def _send(self, rank, tensor, chunk, peer):
+        message = self._message(tensor, chunk, rank, peer)
+        if message.sent_at is not None:
+            self._fail(rank, f"sends {tensor}[{chunk}] to rank {peer} twice")
+        if self.posted[rank] <= self.sent[rank]:
+            self._fail(
+                rank,
+                f"sends {tensor}[{chunk}] to rank {peer} before it has posted a "
+                "receive for this exchange: post the receive first, or the two "
+                "directions of the link take turns",
+            )
+        if tensor in self.gathered:
+            if (tensor, chunk) not in self.has[rank]:
+                self._fail(
+                    rank,
+                    f"sends {tensor}[{chunk}] without having it: it is not the "
+                    "owner and has not waited for it (a data race)",
+                )
+        elif (tensor, chunk) not in self.sums[rank]:
+            self._fail(rank, f"sends the partial sum {tensor}[{chunk}] before its GEMM")
+        else:
+            message.content = set(self.sums[rank][tensor, chunk])
+        message.sent_at = self.now[rank]
+        self.sent[rank] += 1
+        self.queue[rank].append((tensor, chunk, rank, peer))
+        return True
+
+    def _gemm(self, rank, tensor, chunk):
+        source = self.products[tensor]
+        if (tensor, chunk) in self.done[rank]:
+            self._fail(rank, f"multiplies {tensor}[{chunk}] twice")
+        if source and (source, chunk) not in self.has[rank]:
+            self._fail(
+                rank,
+                f"multiplies {source}[{chunk}] before waiting for it (a data race: "
+                "the chunk may not have arrived)",
+            )
+        self.done[rank].add((tensor, chunk))
+        self._span(rank, "gemm", f"{tensor}[{chunk}]", self.now[rank], self.gemm_time)
+        self.now[rank] += self.gemm_time
+        self.busy[rank] += self.gemm_time
+        if tensor in self.reduced:
+            self.sums[rank][tensor, chunk] = {rank}
+        return True
+
+    def _wait(self, rank, tensor, chunk, peer):
+        message = self._message(tensor, chunk, peer, rank)
+        if message.posted_at is None:
+            self._fail(rank, f"waits for {tensor}[{chunk}] from rank {peer}, but posted no receive")
+        if message.arrival is None:
+            return False
+        self._block(rank, f"{tensor}[{chunk}]", message.arrival)
+        message.waited = True
+        if tensor in self.gathered:
+            self.has[rank].add((tensor, chunk))
+        return True
+
+    def _wait_send(self, rank, tensor, chunk, peer):
+        message = self._message(tensor, chunk, rank, peer)
+        if message.sent_at is None:
+            self._fail(
+                rank, f"waits for a send of {tensor}[{chunk}] to rank {peer} that was never issued"
+            )
+        if message.arrival is None:
+            return False
+        self._block(rank, f"{tensor}[{chunk}] sent", message.arrival)
+        message.left = True
+        return True
+
+    def _add(self, rank, tensor, chunk, peer):
+        message = self._message(tensor, chunk, peer, rank)
+        if not message.waited:
+            self._fail(
+                rank,
+                f"adds {tensor}[{chunk}] of rank {peer} before waiting for it (a "
+                "data race: the partial sum may not have arrived)",
+            )
+        if (tensor, chunk) not in self.sums[rank]:
+            self._fail(rank, f"adds to {tensor}[{chunk}] before its own GEMM has written it")
+        own = self.sums[rank][tensor, chunk]
+        if message.added or own & message.content:
+            twice = sorted(own & message.content) or [peer]
+            self._fail(rank, f"adds the share of rank {twice[0]} to {tensor}[{chunk}] twice")
+        flying = [
+            d
+            for (t, c, s, d), m in self.messages.items()
+            if (t, c, s) == (tensor, chunk, rank) and m.sent_at is not None and not m.left
+        ]
+        if flying:
+            self._fail(
+                rank,
+                f"changes {tensor}[{chunk}] while it is being sent to rank "
+                f"{flying[0]}: wait_send first",
+            )
+        own |= message.content
+        message.added = True
+        return True
+
+    def _block(self, rank, name, until):
+        if until > self.now[rank]:
+            self._span(rank, "wait", name, self.now[rank], until - self.now[rank])
+            self.exposed[rank] += until - self.now[rank]
+            self.now[rank] = until
+
+    def _span(self, rank, lane, name, start, duration):
+        self.spans.append(
+            {"rank": rank, "lane": lane, "name": name, "start": start, "end": start + duration}
+        )
+
+    def _move_one(self):
+        """Transfer the message that can start first; every rank is blocked or done by now."""
+        ready = []
+        for rank, queue in enumerate(self.queue):
+            if queue and self.messages[queue[0]].posted_at is not None:
+                message, peer = self.messages[queue[0]], queue[0][3]
+                start = max(
+                    message.sent_at, message.posted_at, self.wire_free[rank], self.intake_free[peer]
+                )
+                ready.append((start, rank))
+        if not ready:
+            return False
+        start, rank = min(ready)
+        key = self.queue[rank].pop(0)
+        end = start + self.comm_time
+        self.messages[key].arrival = self.wire_free[rank] = self.intake_free[key[3]] = end
+        self._span(rank, "send", f"{key[0]}[{key[1]}] to rank {key[3]}", start, self.comm_time)
+        return True
+
+    def _deadlock(self):
+        stuck = []
+        for rank in range(self.size):
+            if self.step[rank] < len(self.schedules[rank]):
+                verb, tensor, chunk, peer = self.schedules[rank][self.step[rank]]
+                if verb == "wait":
+                    sent = self._message(tensor, chunk, peer, rank).sent_at is not None
+                    later = ("send", tensor, chunk, rank) in self.schedules[peer]
+                    why = (
+                        "is queued behind a send that nobody receives"
+                        if sent
+                        else "is sent only later"
+                        if later
+                        else "never sends it"
+                    )
+                    stuck.append(
+                        f"rank {rank} waits for {tensor}[{chunk}] from rank {peer}, "
+                        + (f"which {why}" if why.startswith("never") else f"and it {why}")
+                    )
+                else:
+                    stuck.append(
+                        f"rank {rank} waits until {tensor}[{chunk}] has left for rank "
+                        f"{peer}, which posts no receive for it"
+                    )
+        raise ScheduleError("deadlock: " + "; ".join(stuck[:2]))
+
+    def _check_result(self):
+        for rank in range(self.size):
+            for tensor in self.products:
+                for chunk in range(self.size * self.pieces):
+                    if (tensor, chunk) not in self.done[rank]:
+                        raise ScheduleError(f"rank {rank} never multiplies {tensor}[{chunk}]")
+            for tensor in self.reduced:
+                for chunk in self._owned(rank):
+                    missing = set(range(self.size)) - self.sums[rank][tensor, chunk]
+                    if missing:
+                        raise ScheduleError(
+                            f"rank {rank} owns {tensor}[{chunk}], but its sum "
+                            f"lacks the share of rank {min(missing)}"
+                        )
+        for (tensor, chunk, source, peer), message in self.messages.items():
+            if message.sent_at is None or message.posted_at is None:
+                lonely = (
+                    f"rank {source} sends {tensor}[{chunk}] to rank {peer}, which posts no "
+                    "receive for it"
+                    if message.posted_at is None
+                    else f"rank {peer} posts a receive of {tensor}[{chunk}] from rank {source}, "
+                    "which never sends it"
+                )
+                raise ScheduleError(lonely)
+            if not message.left:
+                raise ScheduleError(
+                    f"rank {source} returns without wait_send of {tensor}[{chunk}] "
+                    f"to rank {peer}: its buffer may be freed while it is sent"
+                )
+            if not message.waited:
+                raise ScheduleError(
+                    f"rank {peer} returns without waiting for {tensor}[{chunk}] from rank {source}"
+                )

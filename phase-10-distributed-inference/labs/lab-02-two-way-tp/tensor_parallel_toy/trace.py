@@ -1,0 +1,165 @@
+"""What a rank did and when: main-thread spans, messages, and the network card as a witness.
+
+torch.profiler is not enough on gloo: its span of a send or receive ends at `wait`, so that a short
+transfer seems to cover the whole GEMM. Here a thread per message waits for it and stamps its end.
+perf_counter is one clock for all processes of a machine, so the ranks' records can be merged.
+"""
+
+import contextlib
+import json
+import os
+import threading
+import time
+
+LANES = {"gemm": "GEMM", "wait": "wait", "wait_send": "wait", "collective": "wait"}
+
+
+class Recorder:
+    """Spans [(lane, name, start, end)] of the main thread; with wire=True also every message."""
+
+    def __init__(self, wire=False):
+        self.wire, self.spans, self.messages, self.threads = wire, [], [], []
+
+    @contextlib.contextmanager
+    def span(self, verb, key):
+        start = time.perf_counter()
+        yield
+        name = key[0] if len(key) == 1 else f"{key[0]}[{key[1]}]"
+        self.spans.append((LANES.get(verb, "issue"), name, start, time.perf_counter()))
+
+    def message(self, work, event, key, tag):
+        """Note the moment of a send, or have a thread note the moment of an arrival."""
+        if not self.wire:
+            return work
+        entry = [event, f"{key[0]}[{key[1]}]", key[2], tag, time.perf_counter()]
+        self.messages.append(entry)
+        if event == "sent":
+            return work
+        watched = _Watched(work, entry)
+        self.threads.append(watched.thread)
+        return watched
+
+    def exposed_s(self):
+        """Time the main thread was blocked by communication."""
+        return sum(end - start for lane, _, start, end in self.spans if lane == "wait")
+
+    def gemm_s(self):
+        return sum(end - start for lane, _, start, end in self.spans if lane == "GEMM")
+
+
+class _Watched:
+    def __init__(self, work, entry):
+        self.error = None
+        self.thread = threading.Thread(target=self._watch, args=(work, entry), daemon=True)
+        self.thread.start()
+
+    def _watch(self, work, entry):
+        try:
+            work.wait()
+        except RuntimeError as error:
+            self.error = error
+        entry[4] = time.perf_counter()
+
+    def wait(self):
+        self.thread.join()
+        if self.error:
+            raise self.error
+
+
+class CardWitness:
+    """Samples the bytes a rank's own network card has received; nothing on loopback."""
+
+    def __init__(self, interval_s=0.0005):
+        card = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
+        self.path = None if card == "lo" else f"/sys/class/net/{card}/statistics/rx_bytes"
+        self.interval_s, self.samples = interval_s, []
+
+    def __enter__(self):
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._sample, daemon=True)
+        if self.path:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        if self.path:
+            self.thread.join()
+
+    def _sample(self):
+        with open(self.path, "rb", buffering=0) as counter:
+            while not self.stop.wait(self.interval_s):
+                counter.seek(0)
+                self.samples.append((time.perf_counter(), int(counter.read())))
+
+    def share_during(self, spans):
+        """Share of the bytes that came in while one of the spans ran; None if not watched."""
+        inside = total = 0
+        for (before, first), (after, last) in zip(self.samples, self.samples[1:], strict=False):
+            moment = (before + after) / 2
+            total += last - first
+            if any(start <= moment <= end for start, end in spans):
+                inside += last - first
+        return inside / total if total else None
+
+
+def in_flight(records):
+    """Per receiving rank [(name, start, end)]: from the later of sent and posted to arrived.
+
+    records: one {"messages": [[event, name, peer, tag, moment], ...]} per rank.
+    """
+    sent = {
+        (tag, rank, peer): moment
+        for rank, record in enumerate(records)
+        for event, _, peer, tag, moment in record["messages"]
+        if event == "sent"
+    }
+    return [
+        [
+            (f"{name} from {peer}", sent[tag, peer, rank], moment)
+            for event, name, peer, tag, moment in record["messages"]
+            if event == "arrived"
+        ]
+        for rank, record in enumerate(records)
+    ]
+
+
+def perfetto(runs):
+    """Chrome trace events, which ui.perfetto.dev opens: {mode: one record per rank} -> dict."""
+    events = []
+    for number, (mode, records) in enumerate(runs.items()):
+        origin = min(start for record in records for _, _, start, _ in record["spans"])
+        wires = in_flight(records)
+        for rank, record in enumerate(records):
+            process = 100 * number + rank
+            events.append(
+                {
+                    "ph": "M",
+                    "name": "process_name",
+                    "pid": process,
+                    "args": {"name": f"{mode}, rank {rank}"},
+                }
+            )
+            spans = [
+                (lane, name, start, end)
+                for lane, name, start, end in record["spans"]
+                if lane != "issue"
+            ]
+            spans += [("in flight", name, start, end) for name, start, end in wires[rank]]
+            for lane, name, start, end in spans:
+                events.append(
+                    {
+                        "ph": "X",
+                        "pid": process,
+                        "tid": lane,
+                        "cat": lane,
+                        "name": name,
+                        "ts": (start - origin) * 1e6,
+                        "dur": (end - start) * 1e6,
+                    }
+                )
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=1) + "\n")

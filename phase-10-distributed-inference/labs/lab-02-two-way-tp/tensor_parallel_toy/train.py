@@ -1,0 +1,86 @@
+"""One training step, the same for every mode: mean loss over all tokens, whole gradients."""
+
+import torch
+import torch.distributed as dist
+
+
+def make_batch(config, device="cpu"):
+    """tokens and labels [s, b]: sequences that count upwards in steps of 1 to 3, easy to learn."""
+    generator = torch.Generator().manual_seed(config.seed + 1)
+    start = torch.randint(config.vocab_size, (config.batch_size,), generator=generator)
+    step = torch.randint(1, 4, (config.batch_size,), generator=generator)
+    position = torch.arange(config.seq_len + 1)[:, None]
+    full = ((start + step * position) % config.vocab_size).to(device)
+    return full[:-1].clone(), full[1:].clone()
+
+
+def local_positions(full, tp):
+    """This rank's s/p positions of [s, ...]."""
+    return full if tp is None else full.chunk(tp.size)[tp.rank].clone()
+
+
+def loss_sum(model, tokens, labels, tp):
+    """Our share of the mean over ALL s*b tokens: with the mean over our own s/p, every gradient
+    would come out p times too large (and Adam would hide it)."""
+    logits = model(local_positions(tokens, tp))
+    mine = local_positions(labels, tp)
+    nll = logits.logsumexp(-1) - logits.gather(-1, mine[..., None]).squeeze(-1)
+    return nll.sum() / labels.numel()
+
+
+def reduce_replicated(model, tp):
+    """Sum the gradients of replicated parameters in one all-reduce: each rank saw s/p positions."""
+    if tp is None:
+        return
+    gradients = [parameter.grad for parameter in model.replicated()]
+    bucket = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(bucket, group=tp.group)
+    for gradient, total in zip(
+        gradients, bucket.split([g.numel() for g in gradients]), strict=True
+    ):
+        gradient.copy_(total.view_as(gradient))
+
+
+def gradient_norm(model, tp):
+    """Norm over the whole model: sharded squares are summed over ranks, replicated ones are not."""
+    replicated = {id(parameter) for parameter in model.replicated()}
+    squares = torch.zeros(2, dtype=torch.float64, device=model.head.device)
+    for parameter in model.parameters():
+        norm = torch.linalg.vector_norm(parameter.grad)
+        squares[int(id(parameter) in replicated)] += norm.double() ** 2
+    if tp is not None:
+        dist.all_reduce(squares[:1], group=tp.group)
+    return squares.sum().sqrt()
+
+
+def train_step(model, optimizer, tokens, labels, tp):
+    """(loss, gradient norm) of one step; the norm is taken before the gradients are cleared."""
+    optimizer.zero_grad()
+    loss = loss_sum(model, tokens, labels, tp)
+    loss.backward()
+    reduce_replicated(model, tp)
+    norm = gradient_norm(model, tp)
+    optimizer.step()
+    total = loss.detach().double()
+    if tp is not None:
+        dist.all_reduce(total, group=tp.group)
+    return total, norm
+
+
+def saved_bytes(model, tokens, labels, tp):
+    """Bytes that autograd keeps for backward, per rank: exact, each storage counted once."""
+    known = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
+    kept = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = loss_sum(model, tokens, labels, tp)
+    total = sum(kept.values())
+    loss.backward()
+    model.zero_grad()
+    return total
