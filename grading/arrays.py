@@ -13,13 +13,9 @@ MAX_WORK = 500_000_000  # multiplications in one product
 MAX_HELD_BYTES = 256 << 20
 MAX_HELD = 50_000
 
-_ELEMENTWISE = (
-    "absolute add subtract multiply divide true_divide floor_divide remainder negative positive "
-    "maximum minimum fmax fmin exp exp2 expm1 log log2 log1p sqrt square tanh sin cos power "
-    "float_power reciprocal sign greater greater_equal less less_equal equal not_equal "
-    "logical_and logical_or logical_not logical_xor isnan isfinite isinf"
-).split()
-_UFUNCS = {name: getattr(np, name) for name in (*_ELEMENTWISE, "matmul")}
+# Every ufunc of numpy: they read their arguments and nothing else. Those with a signature, such as
+# matmul, are products.
+_UFUNCS = {name: value for name, value in vars(np).items() if isinstance(value, np.ufunc)}
 _PRODUCTS = {name: getattr(np, name) for name in ("dot", "inner", "tensordot", "einsum", "outer")}
 _FUNCTIONS = {
     name: getattr(np, name)
@@ -92,7 +88,7 @@ def perform(operation, arguments, keywords):
         case "ufunc", (str(name), "__call__" | "reduce" as method, tuple(args), dict(extra)):
             if name not in _UFUNCS or not all(key in _KEYWORDS for key in extra):
                 raise Refused(f"the function {name}")
-            if name == "matmul":
+            if _UFUNCS[name].signature:
                 _bound_product(args)
             elif method == "__call__":
                 _bound_broadcast(args)

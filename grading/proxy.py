@@ -14,11 +14,11 @@ import socket
 import time
 
 import numpy as np
-from labkit.loading import LoadError
-from labkit.traced import TracedArray
 
 from grading import arrays
 from grading.inside import wire
+from labkit.loading import LoadError
+from labkit.traced import TracedArray
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 MAX_RANKS = 256

@@ -15,10 +15,9 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from labkit.loading import ROOT, Lab
-
 from grading.limits import Limits
-from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, inspect_machine
+from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, SandboxError, inspect_machine
+from labkit.loading import ROOT, Lab
 
 VARIANTS = 16  # hidden draws per lab, each proved on the solution before it is used
 START_S = 60
@@ -37,6 +36,7 @@ class Station:
         self.cell = None
         self.verifiers = {}
         self.proved = set()
+        self.claims = {}  # lab name -> the solution's claims
 
     def __enter__(self):
         return self
@@ -64,21 +64,33 @@ class Station:
                 if seed:
                     self._prove(lab, variant, seed)
                 result = self._ask(lab, source, seed)
-            except (OSError, ValueError, StationError) as error:
+            except (OSError, ValueError, StationError, SandboxError) as error:
                 result = failure(str(error))
             if result["status"] == "graded":
                 return self._stamp(result, variant)
             self.close()  # a fresh cell and fresh verifiers for the next try
         return self._stamp(result, None)
 
+    def refuse(self, problem: str, lab: Lab) -> dict:
+        """The result of a hand-in that is no readable file: every claim unearned, and why."""
+        try:
+            self._prove(lab, None, None)
+        except (OSError, ValueError, StationError, SandboxError) as error:
+            return self._stamp(failure(str(error)), None)
+        why = {"outcome": "unreadable", "message": problem, "hint": "", "broken": problem}
+        claims = [claim | why | {"earned": 0} for claim in self.claims[lab.name]]
+        return self._stamp(failure("") | {"status": "graded", "claims": claims}, None)
+
     def _stamp(self, result, variant):
+        ran = bool(result["layers"])  # else nothing of the submission was executed
         layers = sorted({*result["layers"], *(self.cell.layers if self.cell else ())})
         missing = [layer for layer in REQUIRED if layer not in layers]
-        result["layers"] = layers
-        result["missing"] = missing + [layer for layer in OPTIONAL if layer not in layers]
-        result["integrity"] = "weak" if missing else "isolated"
-        result["hidden_variant"] = variant
-        return result
+        return result | {
+            "layers": layers,
+            "missing": missing + [layer for layer in OPTIONAL if layer not in layers],
+            "integrity": "weak" if ran and missing else "isolated",
+            "hidden_variant": variant,
+        }
 
     def _seed(self, source, lab):
         """(number of the hidden variant, its seed): the same submission gets the same, always."""
@@ -103,6 +115,7 @@ class Station:
                 f"{wrong[0]['message']}"
             )
         self.proved.add((lab.name, variant))
+        self.claims[lab.name] = result["claims"]
 
     def _ask(self, lab, source, seed):
         if self.cell is None:

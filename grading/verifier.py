@@ -1,41 +1,39 @@
 """The trusted side of one lab: pytest, collected once, forked for each submission.
 
-`python -m grading.verifier LAB_FOLDER CONTROL REQUESTS LIMITS` collects the lab's pristine tests with
-labkit's plugin, proves the solution through the sandbox, then answers requests, one JSON line each:
-{"source": base64, "seed": hex or null, "request": worker request}. The answer is one JSON line: a
-result (see `score`). Scoring is closed-world: the expected checks come from the collection and
-from the solution's run, and only a call phase that reported `passed`, once, earns.
+`python -m grading.verifier LAB_FOLDER CONTROL REQUESTS LIMITS` collects the lab's pristine tests
+with labkit's plugin, then answers requests, one JSON line each: {"source": base64, "seed": hex or
+null, "request": worker request}. The answer is one JSON line: a result (see `score`). Scoring is
+closed-world: the expected checks and points come from the collection, the station first proves the
+solution on them, and only a call phase that reported `passed`, once, earns.
 """
 
 import base64
 import hashlib
 import json
 import os
-import re
 import resource
 import select
 import signal
 import socket
 import sys
 import time
-import unicodedata
 from pathlib import Path
 
 os.environ["LAB_IMPL"] = "starter"
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
-import labkit.mistakes  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from labkit.loading import ROOT, Lab, find_labs  # noqa: E402
 
+import labkit.mistakes  # noqa: E402
 from grading.limits import MIB, Limits  # noqa: E402
-from grading.proxy import Infrastructure, Remote  # noqa: E402
+from grading.proxy import Remote  # noqa: E402
+from grading.text import clean, clean_lines  # noqa: E402
+from labkit.loading import ROOT, Lab, find_labs  # noqa: E402
 
 ADDRESS_SPACE = 6144 * MIB
 SLACK_S = 60  # of the verifier's own work, over the submission's time
-MAX_SENTENCE = 1000
 # worst first: a claim is as good as its worst case
 ORDER = (
     "protocol",
@@ -52,21 +50,6 @@ HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
 )
-
-
-def clean(text) -> str:
-    """One line of printable text: nothing in it can move a cursor, end a tag's line or lie."""
-    text = re.sub(r"0x[0-9a-fA-F]{6,16}", "0x...", str(text)[: 8 * MAX_SENTENCE])
-    text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?", "", text)
-    kept = []
-    for letter in text:
-        kind = unicodedata.category(letter)
-        if kind in ("Cc", "Zl", "Zp"):
-            kept.append(" ")
-        elif kind not in ("Cf", "Cs", "Co", "Cn"):
-            kept.append(letter)
-    line = " ".join("".join(kept).split())
-    return line if len(line) <= MAX_SENTENCE else line[: MAX_SENTENCE - 3] + "..."
 
 
 class Server:
@@ -127,10 +110,13 @@ class Server:
         for line in lines:
             request = json.loads(line)
             result = self.grade(request)
-            self.requests.sendall(json.dumps(result).encode() + b"\n")
+            self.answer(result)
+
+    def answer(self, what):
+        self.requests.sendall(json.dumps(what).encode() + b"\n")
 
     def grade(self, request):
-        """Fork; the child runs the checks and reports each as it is done; this side holds the clock."""
+        """Fork; the child reports each check as it is done; this side holds the clock."""
         reports, theirs = os.pipe()
         child = os.fork()
         if child == 0:
@@ -193,7 +179,7 @@ class Server:
                     "done": True,
                     "infrastructure": clean(self.remote.infrastructure),
                     "layers": self.remote.layers,
-                    "printed": self.remote.output.decode("utf-8", "replace"),
+                    "printed": clean_lines(self.remote.output.decode("utf-8", "replace")),
                 }
             )
 
@@ -342,8 +328,7 @@ def main():
         str(ROOT / "pytest.ini"),
     ]
     code = pytest.main([str(lab.file("test_lab")), *options], plugins=[server])
-    problem = {"ready": False, "problem": f"pytest ended with status {int(code)}"}
-    requests.sendall(json.dumps(problem).encode() + b"\n")
+    server.answer({"ready": False, "problem": f"pytest ended with status {int(code)}"})
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What a student's sandbox may see of this tool: this folder, mounted read-only, and nothing else."""
+"""What a student's sandbox sees of this tool: this folder, read-only, and nothing else."""

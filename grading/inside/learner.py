@@ -11,7 +11,6 @@ and during a call ("collective", name, args, kwargs) or ("array", operation, arg
 """
 
 import builtins
-import linecache
 import os
 import socket
 import sys

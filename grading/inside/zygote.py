@@ -1,10 +1,11 @@
 """A warm Python with numpy, from which one sandboxed worker is forked per submission.
 
-It never sees a test, a solution, a key or a verdict. A request on the control socket is
-a JSON object and three descriptors: the worker's data socket, the pipe its output goes to, and
-a lifeline on which the worker's monitor reports and by whose end it knows that the grader is gone.
+It never sees a test, a solution, a key or a verdict. A request on the control socket is a JSON
+object and three descriptors: the worker's data socket, the pipe its output goes to, and a lifeline
+on which the worker's monitor reports, and by whose end it knows that the grader is gone.
 
-zygote ─ monitor (outside the worker's namespaces: clock of memory, the kill) ─ worker (pid 1 inside)
+zygote: forks a monitor, outside the worker's namespaces, which watches its memory and kills it
+monitor: forks the worker, process 1 of its own namespaces
 """
 
 import ctypes.util  # noqa: F401  (imported before the walls go up, as is everything below)

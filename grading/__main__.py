@@ -1,0 +1,82 @@
+"""`python -m grading`: grade untrusted submissions of the labs.
+
+Student code runs in a sandbox, the instructor's tests run outside of it, and every record is on the
+disk before the next one begins: stop it at any moment and run it again.
+"""
+
+import argparse
+import os
+import sys
+
+OK, PROBLEM, USAGE = 0, 1, 2
+
+
+def main(arguments=None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m grading", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="grade a folder or zip file of submissions")
+    run.add_argument("submissions", help="a folder or zip file as the course's platform exports it")
+    run.add_argument("--out", required=True, help="folder of the ledger and the exports")
+    run.add_argument("--lab", help="grade this lab alone, such as 01")
+    run.add_argument("--jobs", type=int, default=os.cpu_count(), help="submissions at a time")
+    run.add_argument("--cluster", help="a Dask scheduler's address, or 'local' for one made here")
+    _add_grading_options(run)
+
+    one = commands.add_parser("one", help="grade one file and show what its student would read")
+    one.add_argument("file")
+    one.add_argument("--lab", required=True, help="such as 01")
+    one.add_argument("--results", help="also write Gradescope's results.json here")
+    one.add_argument("--classroom", help="also write GitHub Classroom's result (JSON) here")
+    one.add_argument("--no-color", action="store_true", help="plain text")
+    _add_grading_options(one)
+
+    for name, text in (
+        ("status", "what is graded, waiting and held"),
+        ("export", "write the exports again from the ledger"),
+        ("explain", "everything recorded about one student"),
+    ):
+        command = commands.add_parser(name, help=text)
+        if name == "explain":
+            command.add_argument("student")
+        command.add_argument("--out", required=True, help="folder of the ledger")
+        if name == "export":
+            command.add_argument("--format", action="append", help="csv, json, ... (default: all)")
+
+    doctor = commands.add_parser("doctor", help="which sandbox layers this machine gives")
+    doctor.add_argument("--no-color", action="store_true", help="plain text")
+
+    options = parser.parse_args(arguments)
+    from grading import commands as implementations
+
+    try:
+        return getattr(implementations, options.command)(options)
+    except implementations.UserError as error:
+        print(f"grading: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("\nstopped; what was graded is kept, run the same command to go on", file=sys.stderr)
+        return 130
+
+
+def _add_grading_options(parser):
+    parser.add_argument(
+        "--secret",
+        metavar="FILE",
+        help="a file of at least 16 random bytes: checks are also run on hidden numbers",
+    )
+    parser.add_argument(
+        "--allow-weak-sandbox",
+        action="store_true",
+        help="grade although layers are missing; every record says so",
+    )
+    for name, text in (
+        ("check-s", "seconds of waiting per check"),
+        ("submission-s", "seconds of waiting per submission and lab"),
+        ("memory-mib", "MiB of memory per submission"),
+    ):
+        parser.add_argument(f"--{name}", type=float, help=text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,364 @@
+"""The commands of `python -m grading`."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from grading import feedback
+from grading.course import environment, labs_by_prefix
+from grading.exports import (
+    FORMATS,
+    classroom_result,
+    gradescope_results,
+    to_json,
+    write_exports,
+)
+from grading.ledger import Ledger, LedgerError
+from grading.limits import MIB, Limits
+from grading.reader import Submission, SubmissionsError, read_one, read_submissions
+from grading.run import grade, grade_locally, record_of
+from grading.run import run as run_jobs
+from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, inspect_machine
+from grading.station import Station
+from grading.text import clean
+
+COLORS = {"passed": "green", "todo": "yellow", "waits": "yellow", "not_run": "cyan"}
+
+
+class UserError(Exception):
+    """Something the person at the keyboard can put right; str() is one sentence."""
+
+
+def _console(options=None):
+    return Console(highlight=False, no_color=bool(getattr(options, "no_color", False)))
+
+
+def _limits(options) -> Limits:
+    limits = Limits()
+    if options.check_s is not None:
+        limits = replace(limits, check_s=_positive("--check-s", options.check_s))
+    if options.submission_s is not None:
+        seconds = _positive("--submission-s", options.submission_s)
+        limits = replace(limits, submission_s=seconds, cpu_s=max(1, round(seconds)))
+    if options.memory_mib is not None:
+        memory = int(_positive("--memory-mib", options.memory_mib) * MIB)
+        limits = replace(limits, memory_bytes=memory, address_space_bytes=memory + 2048 * MIB)
+    return limits
+
+
+def _positive(name, value):
+    if not 0 < value < 1e9:
+        raise UserError(f"{name} {value:g}: give a number above 0")
+    return value
+
+
+def _secret(options) -> bytes | None:
+    if options.secret is None:
+        return None
+    try:
+        secret = Path(options.secret).read_bytes()
+    except OSError as error:
+        raise UserError(f"--secret {options.secret}: {error.strerror}") from None
+    if len(secret) < 16:
+        raise UserError(
+            f"--secret {options.secret}: {len(secret)} bytes; give at least 16, "
+            "such as `head -c 32 /dev/urandom > secret`"
+        )
+    return secret
+
+
+def _lab(name) -> str:
+    """`01`, `1`, `lab-01` or `lab-01-tp-sharding-math` -> `lab-01`."""
+    labs = labs_by_prefix()
+    digits = name.removeprefix("lab-").split("-")[0]
+    prefix = f"lab-{digits.zfill(2)}"
+    if prefix not in labs:
+        raise UserError(f"--lab {name}: there are {', '.join(sorted(labs))}")
+    return prefix
+
+
+def _check_machine(options):
+    machine = inspect_machine()
+    whole = {"namespaces", "seccomp"} <= set(machine.layers)
+    if not whole and not options.allow_weak_sandbox:
+        reasons = "; ".join(f"{layer}: {why}" for layer, why in machine.missing.items())
+        raise UserError(
+            f"this machine cannot isolate a submission ({reasons}). `python -m grading doctor` "
+            "says more; --allow-weak-sandbox grades anyway and marks every record"
+        )
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def run(options) -> int:
+    console = _console()
+    limits, secret = _limits(options), _secret(options)
+    labs = labs_by_prefix()
+    only = _lab(options.lab) if options.lab else None
+    if options.jobs < 1:
+        raise UserError(f"--jobs {options.jobs}: give at least 1")
+    _check_machine(options)
+    try:
+        found = read_submissions(options.submissions, labs, only, limits.source_bytes)
+    except SubmissionsError as error:
+        raise UserError(str(error)) from None
+    _show_found(console, found)
+    if not found.submissions:
+        raise UserError(
+            f"no submission was recognised in {options.submissions}; expected "
+            "NAME/lab-01*/starter.py, NAME/starter-01.py, or an export of Canvas, Moodle, "
+            "Gradescope or GitHub Classroom"
+        )
+    weak = options.allow_weak_sandbox
+
+    def engine(jobs):
+        if options.cluster:
+            from grading.cluster import grade_on_cluster
+
+            return grade_on_cluster(jobs, limits, secret, weak, options.cluster, options.jobs)
+        return grade_locally(jobs, limits, secret, weak, options.jobs)
+
+    started = time.monotonic()
+    try:
+        with Ledger(options.out, write=True) as ledger:
+            with _progress(console) as progress:
+                task = progress.add_task("grading", total=None)
+
+                def counted(jobs):
+                    progress.update(task, total=len(jobs))
+                    return engine(jobs)
+
+                def done(submission, result):
+                    progress.advance(task)
+
+                graded, held = run_jobs(
+                    ledger, found.submissions, limits, secret, weak, counted, done
+                )
+            known = len(found.submissions) - graded - held
+            seconds = time.monotonic() - started
+            _summary(console, ledger.records(), ledger.waiting())
+            write_exports(ledger, options.out)
+    except (LedgerError, SandboxError) as error:
+        raise UserError(str(error)) from None
+    per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
+    console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
+    console.print(f"Exports: {escape(str(options.out))}: {', '.join(FORMATS)}")
+    if held:
+        console.print(f"[red]{held} are held: the grader failed on them, they have no score.[/]")
+        return 1
+    return 0
+
+
+def _progress(console):
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def _show_found(console, found):
+    shapes = ", ".join(f"{count} {shape}" for shape, count in sorted(found.shapes.items()))
+    console.print(
+        f"{len(found.submissions)} submissions recognised" + (f" ({shapes})." if shapes else ".")
+    )
+    for where, why in found.ignored[:20]:
+        console.print(f"  [yellow]not graded[/] {escape(where)}: {escape(why)}", soft_wrap=True)
+    if len(found.ignored) > 20:
+        console.print(f"  ... and {len(found.ignored) - 20} more")
+
+
+def _summary(console, records, waiting):
+    labs = sorted({record["lab"] for record in records})
+    table = Table(box=None, pad_edge=False)
+    table.add_column("Student", no_wrap=True)
+    for lab in labs:
+        table.add_column(lab, justify="right", no_wrap=True)
+    table.add_column("Next step", no_wrap=True)
+    room = max(20, console.width - 30 - 8 * len(labs))
+    students = {}
+    for record in records:
+        students.setdefault(record["student"], {})[record["lab"]] = record
+    for student, row in sorted(students.items())[:40]:
+        lowest = min(row.values(), key=lambda record: record["score"])
+        cells = [_score(row[lab]) if lab in row else "" for lab in labs]
+        step = clean(feedback.next_step(lowest), room)
+        table.add_row(escape(clean(student, 28)), *cells, escape(step))
+    console.print(table)
+    if len(students) > 40:
+        console.print(f"... and {len(students) - 40} more students; html/index.html has all")
+    for lab in labs:
+        scores = sorted(record["score"] for record in records if record["lab"] == lab)
+        console.print(
+            f"{lab}: {len(scores)} submissions, median {scores[len(scores) // 2]}, "
+            f"{sum(score == 100 for score in scores)} with full marks"
+        )
+    weak = sum(record["integrity"] != "isolated" for record in records)
+    if weak:
+        console.print(f"[red]{weak} records were made in a weak sandbox.[/]")
+    for student, lab, why in waiting[:10]:
+        console.print(f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}")
+
+
+def _score(record):
+    score = f"{record['score']}"
+    if record["score"] + record["not_run"] >= record["max_score"]:
+        return f"[green]{score}[/]"
+    return score if record["score"] else f"[red]{score}[/]"
+
+
+# --- one ------------------------------------------------------------------------------------------
+
+
+def one(options) -> int:
+    console = _console(options)
+    limits, secret = _limits(options), _secret(options)
+    lab = _lab(options.lab)
+    _check_machine(options)
+    if not Path(options.file).exists() and not Path(options.file).is_symlink():
+        raise UserError(f"{options.file} does not exist")
+    source, problem = read_one(options.file, limits.source_bytes)
+    submission = Submission("student", lab, options.file, source, problem)
+    with Station(limits, options.allow_weak_sandbox, secret) as station:
+        result = grade(station, submission)
+    if result["status"] != "graded":
+        raise UserError(f"the grader itself failed, so there is no score: {result['problem']}")
+    record = {"student": "student", "lab": lab} | record_of(submission, result, limits)
+    _show_record(console, record)
+    for path, schema, make in (
+        (options.results, "gradescope", gradescope_results),
+        (options.classroom, "classroom", classroom_result),
+    ):
+        if path:
+            Path(path).write_text(to_json(schema, make(record)))
+    return 0
+
+
+def _show_record(console, record):
+    console.print(
+        f"[bold]{record['lab_name']}[/]  {record['score']} of {record['max_score']} points"
+        + (f", {record['not_run']} could not be run here" if record["not_run"] else "")
+    )
+    broken = any(claim["broken"] for claim in record["claims"])
+    for claim in [] if broken else record["claims"]:
+        color = COLORS.get(claim["outcome"], "red")
+        label = feedback.LABELS[claim["outcome"]]
+        line = f"{claim['earned']:>3}/{claim['points']:<3} {escape(claim['text'])}"
+        console.print(f"  [{color}]{label:>12}[/] {line}", soft_wrap=True)
+        if claim["outcome"] not in ("passed", "todo", "waits"):
+            console.print(" " * 15 + escape(feedback.sentence(claim)), style="dim")
+    if record["printed"]:
+        console.print(
+            "Printed (first lines): " + escape(clean(record["printed"], 300)), style="dim"
+        )
+    if record["integrity"] != "isolated":
+        console.print(f"[red]weak sandbox: without {', '.join(record['missing'])}[/]")
+    console.print(f"[bold]Next:[/] {escape(feedback.next_step(record))}")
+
+
+# --- what a ledger says ---------------------------------------------------------------------------
+
+
+def _open(options):
+    try:
+        return Ledger(options.out)
+    except LedgerError as error:
+        raise UserError(str(error)) from None
+
+
+def status(options) -> int:
+    console = _console(options)
+    with _open(options) as ledger:
+        records, waiting, seconds = ledger.records(), ledger.waiting(), sorted(ledger.seconds())
+    console.print(f"{len(records)} graded, {len(waiting)} without a score")
+    if seconds:
+        console.print(f"median {seconds[len(seconds) // 2]:.2f} s per submission")
+    if records:
+        _summary(console, records, waiting)
+    return 1 if waiting else 0
+
+
+def export(options) -> int:
+    formats = tuple(options.format or FORMATS)
+    if unknown := [name for name in formats if name not in FORMATS]:
+        raise UserError(f"--format {unknown[0]}: there are {', '.join(FORMATS)}")
+    with _open(options) as ledger:
+        for path in write_exports(ledger, options.out, formats):
+            print(path)
+    return 0
+
+
+def explain(options) -> int:
+    console = _console(options)
+    with _open(options) as ledger:
+        everyone = ledger.records()
+        waiting = [row for row in ledger.waiting() if options.student in row[0]]
+    exact = [record for record in everyone if record["student"] == options.student]
+    records = exact or [r for r in everyone if options.student.lower() in r["student"].lower()]
+    names = sorted({record["student"] for record in records})
+    if not records and not waiting:
+        raise UserError(f"no student called '{options.student}' in {options.out}")
+    if len(names) > 1:
+        raise UserError(f"'{options.student}' could be {', '.join(names[:8])}")
+    for record in records:
+        console.print(f"[bold]{escape(record['student'])}[/]  {escape(record['place'])}")
+        _show_record(console, record)
+        versions = ", ".join(f"{name} {value}" for name, value in record["environment"].items())
+        console.print(
+            f"integrity: {record['integrity']} ({', '.join(record['layers'])})", style="dim"
+        )
+        hidden = f", {record['hidden_checks']} checks also on hidden numbers"
+        console.print(
+            f"file {record['source_sha256'][:12]}, tests {record['tests_sha256'][:12]}, {versions}"
+            + (hidden if record["hidden_variant"] is not None else ""),
+            style="dim",
+        )
+        console.print(f"limits: {json.dumps(record['limits'])}", style="dim", soft_wrap=True)
+    for student, lab, why in waiting:
+        console.print(f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}")
+    return 0
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+def doctor(options) -> int:
+    from grading.probe import probe
+
+    console = _console(options)
+    machine = inspect_machine()
+    console.print(
+        ", ".join(f"{name} {value}" for name, value in environment().items()), style="dim"
+    )
+    layers, attempts = probe(machine)
+    for layer in (*REQUIRED, *OPTIONAL):
+        needed = "required" if layer in REQUIRED else "optional"
+        if layer in layers:
+            console.print(f"  [green]     on[/] {layer} ({needed})")
+        else:
+            why = machine.missing.get(layer, "not available to this user")
+            console.print(f"  [red]missing[/] {layer} ({needed}): {escape(why)}")
+    console.print("A probe inside the sandbox tried:")
+    escaped = 0
+    for what, refused, detail in attempts:
+        escaped += not refused
+        word = "[green]refused[/]" if refused else "[red]ALLOWED[/]"
+        console.print(f"  {word} {what}: {escape(clean(detail, 100))}", soft_wrap=True)
+    whole = all(layer in layers for layer in REQUIRED) and not escaped
+    console.print(
+        "[green]This machine isolates submissions.[/]"
+        if whole
+        else "[red]This machine does not isolate submissions; `run` refuses without "
+        "--allow-weak-sandbox.[/]"
+    )
+    return 0 if whole else 1

@@ -1,0 +1,137 @@
+"""The HTML pages: one for each student, one index. Each stands alone: no script, no other file."""
+
+from html import escape
+
+from grading.feedback import LABELS, common_mistakes, next_step, sentence
+from grading.text import clean, file_name
+
+_HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1c2024; --soft: #5f6872; --line: #d9dee3; --back: #fff;
+  --good: #1a7f4b; --bad: #b3261e; --wait: #7a5a00; --bar: #3566a8; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6e9ec; --soft: #a3acb5; --line: #3a4149;
+  --back: #16191c; --good: #63c995; --bad: #ff8f85; --wait: #e3b94f; --bar: #7aa7e0; }} }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
+  max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.15rem; margin: 2rem 0 .5rem; }}
+p {{ margin: .4rem 0; }} .soft {{ color: var(--soft); font-size: .875rem; }}
+table {{ border-collapse: collapse; width: 100%; }}
+th, td {{ text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
+  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }}
+th {{ font-weight: 600; }} td.n, th.n {{ text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }}
+td.word {{ white-space: nowrap; font-weight: 600; }}
+.passed {{ color: var(--good); }} .failed {{ color: var(--bad); }} .todo {{ color: var(--wait); }}
+.next {{ border-left: 3px solid var(--bar); padding: .2rem .8rem; margin: .8rem 0; }}
+a {{ color: inherit; }} svg {{ display: block; max-width: 100%; }}
+svg rect {{ fill: var(--bar); }} svg text {{ fill: var(--soft); font: 12px system-ui, sans-serif; }}
+</style>
+</head>
+<body>
+"""
+_END = "</body>\n</html>\n"
+_LOOK = {"passed": "passed", "todo": "todo", "waits": "todo", "not_run": "todo"}
+
+
+def _text(value) -> str:
+    return escape(clean(value), quote=True)
+
+
+def student_page(student, records) -> str:
+    """One student's labs: score, next step, and a sentence for each claim that is not earned."""
+    parts = [_HEAD.format(title=_text(student)), f"<h1>{_text(student)}</h1>\n"]
+    for record in records:
+        score = f"{record['score']} of {record['max_score']} points"
+        if record["not_run"]:
+            score += f", {record['not_run']} could not be run here"
+        parts.append(f"<h2>{_text(record['lab_name'])}: {_text(score)}</h2>\n")
+        parts.append(f'<p class="next">Next: {_text(next_step(record))}</p>\n<table>\n')
+        parts.append('<tr><th>Result</th><th class="n">Points</th><th>Claim</th></tr>\n')
+        broken = next((claim["broken"] for claim in record["claims"] if claim["broken"]), "")
+        for claim in record["claims"]:
+            look = _LOOK.get(claim["outcome"], "failed")
+            # why the file could not be loaded is said once, above, not once per claim
+            more = "" if broken or claim["outcome"] == "passed" else _text(sentence(claim))
+            parts.append(
+                f'<tr><td class="word {look}">{LABELS[claim["outcome"]]}</td>'
+                f'<td class="n">{claim["earned"]} / {claim["points"]}</td>'
+                f"<td>{_text(claim['text'])}"
+                + (f'<br><span class="soft">{more}</span>' if more else "")
+                + "</td></tr>\n"
+            )
+        parts.append(
+            f'</table>\n<p class="soft">File {_text(record["source_sha256"][:12])}, tests '
+            f"{_text(record['tests_sha256'][:12])}, integrity: {_text(record['integrity'])}.</p>\n"
+        )
+    return "".join(parts) + _END
+
+
+def index_page(records, waiting) -> str:
+    """Everyone's scores, their distribution, and the most common mistakes."""
+    labs = sorted({record["lab"] for record in records})
+    parts = [_HEAD.format(title="Grades"), "<h1>Grades</h1>\n"]
+    students = {}
+    for record in records:
+        students.setdefault(record["student"], {})[record["lab"]] = record
+    parts.append(f'<p class="soft">{len(students)} students, {len(records)} submissions.</p>\n')
+    for lab in labs:
+        scores = [record["score"] for record in records if record["lab"] == lab]
+        parts.append(f"<h2>{lab}: {len(scores)} submissions, median {_median(scores):g}</h2>\n")
+        parts.append(_histogram(scores))
+    ranked = common_mistakes(records)
+    if ranked:
+        parts.append("<h2>Most common mistakes</h2>\n<table>\n<tr><th>Lab</th><th>Mistake</th>")
+        parts.append('<th class="n">Students</th></tr>\n')
+        for lab, what, count in ranked[:15]:
+            parts.append(
+                f'<tr><td>{lab}</td><td>{_text(what)}</td><td class="n">{count}</td></tr>\n'
+            )
+        parts.append("</table>\n")
+    if waiting:
+        parts.append("<h2>Not graded yet</h2>\n<table>\n")
+        for student, lab, why in waiting:
+            parts.append(f"<tr><td>{_text(student)}</td><td>{lab}</td><td>{_text(why)}</td></tr>\n")
+        parts.append("</table>\n")
+    parts.append("<h2>Students</h2>\n<table>\n<tr><th>Student</th>")
+    parts += [f'<th class="n">{lab}</th>' for lab in labs] + ['<th class="n">Total</th></tr>\n']
+    for student, row in sorted(students.items()):
+        parts.append(f'<tr><td><a href="{file_name(student)}.html">{_text(student)}</a></td>')
+        for lab in labs:
+            parts.append(f'<td class="n">{row[lab]["score"] if lab in row else ""}</td>')
+        total = sum(record["score"] for record in row.values())
+        parts.append(f'<td class="n">{total}</td></tr>\n')
+    return "".join(parts) + "</table>\n" + _END
+
+
+def _median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _histogram(scores) -> str:
+    """Eleven bars, 0-9 to 90-99 and 100, as an SVG with its numbers in it."""
+    counts = [0] * 11
+    for score in scores:
+        counts[min(score // 10, 10)] += 1
+    top = max(counts)
+    bars = []
+    for i, count in enumerate(counts):
+        x, height = 4 + i * 48, round(70 * count / top)
+        label = "100" if i == 10 else f"{10 * i}-{10 * i + 9}"
+        bars.append(f'<rect x="{x}" y="{90 - height}" width="40" height="{height}"/>')
+        if count:
+            bars.append(f'<text x="{x + 20}" y="{84 - height}" text-anchor="middle">{count}</text>')
+        bars.append(f'<text x="{x + 20}" y="106" text-anchor="middle">{label}</text>')
+    said = ", ".join(f"{count} in bin {i}" for i, count in enumerate(counts) if count)
+    return (
+        f'<svg viewBox="0 0 532 112" width="532" role="img" aria-label="Scores: {said}">'
+        + "".join(bars)
+        + "</svg>\n"
+    )

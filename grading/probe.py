@@ -1,0 +1,89 @@
+"""What `doctor` tries from inside a sandbox: the layers are believed only if they refuse."""
+
+import secrets
+from pathlib import Path
+
+from grading.limits import Limits
+from grading.proxy import Incident, Infrastructure, Remote
+from grading.sandbox import Cell, SandboxError
+from labkit.loading import ROOT
+
+ATTEMPTS = """
+import ctypes, os, socket, subprocess, sys
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def checked(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+ATTEMPTS = {
+    "read the instructor's home": lambda: os.listdir(HOME),
+    "read the course's tests": lambda: open(TESTS).read(),
+    "read /etc/passwd": lambda: open("/etc/passwd").read(),
+    "see other processes": lambda: os.listdir("/proc"),
+    "open a network socket": lambda: socket.socket(socket.AF_INET),
+    "open a local socket": lambda: socket.socket(socket.AF_UNIX),
+    "start a process": os.fork,
+    "run a program": lambda: subprocess.run(["true"], check=True),
+    "replace itself by a program": lambda: os.execv("/usr/bin/true", ["true"]),
+    "write to the root folder": lambda: open("/forged", "w"),
+    "write to the grader's code": lambda: open(sys.path[0] + "/wire.py", "a"),
+    "fill the disk": lambda: [open("/tmp/a", "ab").write(bytes(1 << 20)) for _ in range(64)],
+    "make many files": lambda: [open(f"/tmp/{i}", "w").close() for i in range(1000)],
+    "allocate 8 GiB": lambda: bytearray(8 << 30),
+    "signal the grader": lambda: os.kill(os.getppid(), 0) if os.getppid() else os.kill(2, 0),
+    "trace a process": lambda: checked(LIBC.ptrace(0, 0, 0, 0)),
+    "make a user namespace": lambda: checked(LIBC.unshare(0x10000000)),
+    "mount a file system": lambda: checked(LIBC.mount(b"x", b"/tmp", b"tmpfs", 0, None)),
+    "unmount one": lambda: checked(LIBC.umount2(b"/tmp", 2)),
+    "change its user": lambda: os.setuid(0),
+    "make a device": lambda: os.mknod("/tmp/device", 0o600 | 0o020000, os.makedev(1, 3)),
+}
+
+
+def attempt(name):
+    try:
+        result = ATTEMPTS[name]()
+    except MemoryError:
+        return [True, "MemoryError"]
+    except BaseException as error:
+        return [True, f"{type(error).__name__}: {error}"]
+    return [False, repr(result)[:60]]
+"""
+NAMES = tuple(
+    line.split('"')[1]
+    for line in ATTEMPTS.splitlines()
+    if line.startswith('    "') and '":' in line
+)
+
+
+def probe(machine):
+    """(active layers, [(what, refused, detail)]) of a worker started on this machine."""
+    limits = Limits(check_s=20, memory_bytes=512 << 20)
+    try:
+        cell = Cell(limits, machine, weak=True, number=secrets.randbelow(60))
+    except SandboxError as error:
+        return [], [("start a sandbox", False, str(error))]
+    names = f"HOME = {str(Path.home())!r}\nTESTS = {str(ROOT / 'conftest.py')!r}\n"
+    remote = Remote(
+        (names + ATTEMPTS).encode(), cell.control, cell.worker_limits(), limits, None, "probe.py"
+    )
+    attempts = []
+    try:
+        for name in NAMES:
+            remote.begin_check()
+            try:
+                refused, detail = remote.attempt(name)
+            except Incident as incident:
+                refused, detail = True, f"{incident.kind}: {incident}"
+            attempts.append((name, bool(refused), str(detail)))
+        layers = [*cell.layers, *(remote.layers or [])]
+    except Infrastructure as error:
+        layers, attempts = [], [("start a worker", False, str(error))]
+    finally:
+        remote.close()
+        cell.close()
+    return layers, attempts

@@ -1,0 +1,359 @@
+"""Find the submissions in a folder or a zip file, whatever exported it. Nothing is unpacked.
+
+Recognised: Canvas (doejane_LATE_12_345_starter-01.py), Moodle (Jane_12_assignsubmission_file_/),
+Gradescope (submission_12/ with submission_metadata.yml), GitHub Classroom
+(ASSIGNMENT-submissions/ASSIGNMENT-name/), and plain NAME/lab-01*/starter.py or NAME/starter-01.py.
+A student may also have handed in a zip file of the same.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import zipfile
+from collections import Counter
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+from grading.text import clean
+
+MAX_ENTRIES = 200_000
+MAX_ZIP_MEMBERS = 20_000
+MAX_INNER_ZIP_BYTES = 64 << 20
+MAX_DEPTH = 16
+MAX_CANDIDATES_IN_ZIP = 64
+
+_SKIPPED = {".git", "__MACOSX", "__pycache__", "node_modules", ".venv", "venv", ".pytest_cache"}
+_CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<user>\d+)_(?P<hand_in>\d+)_(?P<file>.+)")
+_MOODLE = re.compile(
+    r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)"
+)
+_GRADESCOPE = re.compile(r"submission_\d+")
+_WRAPPER = re.compile(r"(?i)(assignment_\d+_export|.*-submissions|submissions?)")
+_STARTER = re.compile(
+    r"(?i)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d))?(?:[-_ ]?\(?(?P<version>\d)\)?)?\.py"
+)
+_LAB = re.compile(r"(?i)(?:^|[^a-z0-9])lab[-_ ]?0?(\d{1,2})(?!\d)")
+
+
+class SubmissionsError(Exception):
+    """The place named holds nothing that can be read; str() is one sentence."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's file for one lab. `problem` says why there is no `source`."""
+
+    student: str
+    lab: str  # "lab-01"
+    where: str
+    source: bytes | None
+    problem: str = ""
+
+
+@dataclass
+class Found:
+    """What was recognised, and what was not."""
+
+    submissions: list[Submission] = field(default_factory=list)
+    shapes: Counter = field(default_factory=Counter)  # shape -> submissions
+    ignored: list[tuple[str, str]] = field(default_factory=list)  # (where, why)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file, not yet read. `read(limit)` gives (bytes, "") or (None, why not)."""
+
+    path: tuple[str, ...]
+    read: object
+    size: int
+
+
+def read_submissions(place, labs, only=None, max_bytes=1 << 20) -> Found:
+    """Every submission under `place` for the labs ("lab-01", ...); `only` names a single lab."""
+    place = Path(place)
+    found = Found()
+    if place.is_dir():
+        entries = list(_walk(place, found))
+    elif place.is_file():
+        data_or_why = _zip_entries(lambda: open(place, "rb"), (), found)
+        if data_or_why is None:
+            raise SubmissionsError(f"{place} is neither a folder nor a zip file")
+        entries = data_or_why
+    else:
+        raise SubmissionsError(f"{place} does not exist")
+    entries = _without_wrapper(entries, place.name)
+    entries = _open_inner_zips(entries, found)
+    names = _gradescope_names(entries)
+    classroom = _classroom_prefix(entries, place.name)
+    candidates, seen = {}, {}
+    for entry in entries:
+        shape, student, rest = _owner(entry.path, names, classroom)
+        seen.setdefault(student, False)
+        match = _STARTER.fullmatch(rest[-1])
+        if not match:
+            continue
+        seen[student] = True
+        lab = _lab_of(match, rest, only)
+        where = clean("/".join(entry.path), 300)
+        if lab is None:
+            why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
+            found.ignored.append((where, why))
+        elif lab not in labs:
+            found.ignored.append((where, f"{lab} is not one of {', '.join(labs)}"))
+        elif only is None or lab == only:
+            version = int(match["version"] or 0)
+            rank = (-version, "labs" not in rest, len(rest), rest)
+            candidates.setdefault((student, lab), []).append((rank, shape, where, entry))
+    for (student, lab), several in sorted(candidates.items()):
+        several.sort(key=lambda candidate: candidate[0])
+        _, shape, where, entry = several[0]
+        for _, _, other, _ in several[1:]:
+            found.ignored.append((other, f"{where} was taken"))
+        source, problem = entry.read(max_bytes)
+        if not problem:
+            source, problem = _text_or_problem(source)
+        found.submissions.append(Submission(student, lab, where, source, problem))
+        found.shapes[shape] += 1
+    for student, had_one in sorted(seen.items()):
+        if not had_one and student:
+            found.ignored.append((student, "no starter.py or starter-NN.py in it"))
+    return found
+
+
+def read_one(path, max_bytes=1 << 20) -> tuple[bytes | None, str]:
+    """(source, "") or (None, why not) of a single file."""
+    source, problem = _read_file(path, max_bytes)
+    return (None, problem) if problem else _text_or_problem(source)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _walk(root, found):
+    """Every file below root; links are entries that say so, never followed."""
+    pending, count = [()], 0
+    while pending:
+        parts = pending.pop()
+        try:
+            inside = sorted(os.scandir(Path(root, *parts)), key=lambda item: item.name)
+        except OSError as error:
+            found.ignored.append((clean("/".join(parts)), f"cannot be listed: {error.strerror}"))
+            continue
+        for item in inside:
+            count += 1
+            if count > MAX_ENTRIES:
+                raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
+            path = (*parts, item.name)
+            folder = item.is_dir(follow_symlinks=False)
+            if folder and item.name not in _SKIPPED and not _STARTER.fullmatch(item.name):
+                if len(path) < MAX_DEPTH:
+                    pending.append(path)
+                else:
+                    found.ignored.append((clean("/".join(path)), "folders nested too deep"))
+            elif not folder or _STARTER.fullmatch(item.name):
+                full = item.path
+                size = 0 if folder else item.stat(follow_symlinks=False).st_size
+                yield _Entry(path, lambda limit, full=full: _read_file(full, limit), size)
+
+
+def _read_file(path, limit):
+    """The bytes of a regular file of at most `limit` bytes; nothing else is read from."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if os.path.islink(path):
+            return None, "a symbolic link; hand in the file itself"
+        return None, f"cannot be opened: {error.strerror}"
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            return None, "a folder of that name; hand in a file"
+        if not stat.S_ISREG(status.st_mode):
+            return None, "a pipe, socket or device; hand in a regular file"
+        if status.st_size > limit:
+            return None, f"{status.st_size} bytes; the limit is {limit}"
+        data = b""
+        while len(data) <= limit and (chunk := os.read(descriptor, 1 << 20)):
+            data += chunk
+        return (data, "") if len(data) <= limit else (None, f"more than {limit} bytes")
+    except OSError as error:
+        return None, f"cannot be read: {error.strerror}"
+    finally:
+        os.close(descriptor)
+
+
+def _text_or_problem(source):
+    """(source, "") for bytes that Python would take as a program; (None, why) for others."""
+    if not source.strip():
+        return None, "an empty file"
+    if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return None, "saved as UTF-16; save it as UTF-8"
+    if b"\0" in source:
+        return None, "holds NUL bytes, so it is no Python text; save it as UTF-8"
+    head = b"".join(source.splitlines(keepends=True)[:2])
+    try:
+        source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if b"coding" not in head:
+            return None, f"byte {error.start} is not UTF-8; save it as UTF-8"
+    return source, ""
+
+
+# --- zip files ------------------------------------------------------------------------------------
+
+
+def _zip_entries(opener, prefix, found):
+    """Entries of a zip file, or None if it is none."""
+    where = clean("/".join(prefix)) or "the zip file"
+    try:
+        archive = zipfile.ZipFile(opener())
+        members = archive.infolist()
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile, EOFError):
+        return None
+    except Exception as error:  # zipfile meets hostile bytes: whatever it raises is their doing
+        found.ignored.append((where, f"a zip file that cannot be read: {clean(error)}"))
+        return []
+    if len(members) > MAX_ZIP_MEMBERS:
+        found.ignored.append((where, f"more than {MAX_ZIP_MEMBERS} files in a zip file"))
+        return []
+    entries, candidates = [], 0
+    for member in members:
+        parts = tuple(part for part in member.filename.replace("\\", "/").split("/") if part)
+        if not parts or member.is_dir() or _SKIPPED & set(parts):
+            continue
+        outside = member.filename.startswith(("/", "\\")) or ".." in parts
+        if outside or ":" in parts[0] or len(parts) > MAX_DEPTH:
+            found.ignored.append(
+                (clean(f"{where}: {member.filename}"), "a path out of the zip file")
+            )
+            continue
+        candidates += bool(_STARTER.fullmatch(parts[-1]))
+        if prefix and candidates > MAX_CANDIDATES_IN_ZIP:
+            found.ignored.append((where, "too many starters in one zip file"))
+            break
+
+        def read(limit, member=member, archive=archive):
+            return _read_member(archive, member, limit)
+
+        entries.append(_Entry(prefix + parts, read, member.file_size))
+    return entries
+
+
+def _read_member(archive, member, limit):
+    if stat.S_ISLNK(member.external_attr >> 16):
+        return None, "a symbolic link in a zip file; hand in the file itself"
+    if member.file_size > limit:
+        return None, f"{member.file_size} bytes; the limit is {limit}"
+    try:
+        with archive.open(member) as file:
+            data = file.read(limit + 1)
+    except Exception as error:  # as above
+        return None, f"cannot be read from its zip file: {clean(error)}"
+    return (data, "") if len(data) <= limit else (None, f"more than {limit} bytes")
+
+
+def _open_inner_zips(entries, found):
+    """A student's zip file stands for its files; a zip file inside that one does not."""
+    opened = []
+    for entry in entries:
+        if not entry.path[-1].lower().endswith(".zip"):
+            opened.append(entry)
+            continue
+        data, problem = entry.read(MAX_INNER_ZIP_BYTES)
+        name = entry.path[-1][: -len(".zip")]
+        inner = (
+            None
+            if problem
+            else _zip_entries(lambda d=data: BytesIO(d), (*entry.path[:-1], name), found)
+        )
+        if inner is None:
+            where = clean("/".join(entry.path))
+            found.ignored.append((where, problem or "not a zip file, though it is called one"))
+        else:
+            opened += [part for part in inner if not part.path[-1].lower().endswith(".zip")]
+    return opened
+
+
+# --- whose is it ----------------------------------------------------------------------------------
+
+
+def _without_wrapper(entries, name):
+    """Drop one outer folder that an export adds around the students'."""
+    tops = {entry.path[0] for entry in entries}
+    if len(tops) != 1 or any(len(entry.path) < 3 for entry in entries):
+        return entries
+    top = next(iter(tops))
+    inner = {entry.path[1] for entry in entries}
+    known = any(
+        pattern.fullmatch(part) for part in inner for pattern in (_CANVAS, _MOODLE, _GRADESCOPE)
+    )
+    if not known and not _WRAPPER.fullmatch(top):
+        return entries
+    if top.endswith("-submissions"):
+        return entries  # the name of the assignment is needed below
+    return [_Entry(entry.path[1:], entry.read, entry.size) for entry in entries]
+
+
+def _classroom_prefix(entries, name):
+    """`hw1-` for `hw1-submissions/hw1-jane/...`, else ''."""
+    for folder in {name, *(entry.path[0] for entry in entries)}:
+        if folder.endswith("-submissions"):
+            return folder[: -len("submissions")]
+    return ""
+
+
+def _gradescope_names(entries):
+    """submission_12 -> Jane Doe, from the lines of submission_metadata.yml that say so."""
+    names = {}
+    for entry in entries:
+        if entry.path[-1] == "submission_metadata.yml" and len(entry.path) <= 2:
+            data, problem = entry.read(16 << 20)
+            current = None
+            for line in (data or b"").decode("utf-8", "replace").splitlines():
+                if match := re.match(r"(submission_\d+):", line):
+                    current = match[1]
+                elif current and current not in names:
+                    if match := re.match(r"\s*-?\s*:name:\s*(.+)", line):
+                        names[current] = f"{match[1].strip().strip(chr(34))} ({current[11:]})"
+    return names
+
+
+def _owner(path, names, classroom):
+    """(shape, student, path within the student's own files) of a file."""
+    first, rest = path[0], path[1:]
+    if match := _CANVAS.fullmatch(first):
+        inner = rest or (match["file"],)
+        return "Canvas", _student(match["name"], match["user"]), (*inner,)
+    if match := _MOODLE.fullmatch(first):
+        inner = rest or (match["file"] or first,)
+        return "Moodle", _student(match["name"], match["user"]), (*inner,)
+    if _GRADESCOPE.fullmatch(first):
+        return "Gradescope", _student(names.get(first, first)), rest or (first,)
+    if first.endswith("-submissions") and len(rest) > 1:
+        first, rest = rest[0], rest[1:]
+    if classroom and first.startswith(classroom):
+        return "GitHub Classroom", _student(first[len(classroom) :]), rest or (first,)
+    if not rest:  # a file beside the students' folders: jane-starter-01.py
+        stem = re.sub(r"(?i)[-_ ]?starter.*\.py$", "", first)
+        return "plain", _student(stem or "student"), (first,)
+    return "plain", _student(first), rest
+
+
+def _student(name, number=""):
+    """A printable name that no other student has, even one who differs in invisible letters."""
+    shown = clean(name, 80) + (f" ({number})" if number else "")
+    if shown == name or number:
+        return shown
+    return f"{shown} #{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+
+
+def _lab_of(match, rest, only):
+    if match["lab"]:
+        return f"lab-{match['lab']}"
+    for part in reversed(rest):
+        if in_path := _LAB.search(part):
+            return f"lab-{int(in_path[1]):02d}"
+    return only

@@ -1,0 +1,126 @@
+"""Grade what a ledger does not hold yet, on this machine's cores or on a cluster's."""
+
+import hashlib
+import json
+import queue
+import threading
+import time
+from dataclasses import asdict
+
+from grading.course import environment, labs_by_prefix, tests_digest
+from grading.ledger import Ledger, key_of
+from grading.limits import Limits
+from grading.reader import Submission
+from grading.station import Station
+
+
+def jobs_of(submissions: list[Submission], limits: Limits, secret, weak):
+    """(key, submission) of each, the key being a hash of all that the result depends on."""
+    labs = labs_by_prefix()
+    digests = {prefix: tests_digest(labs[prefix]) for prefix in {s.lab for s in submissions}}
+    around = json.dumps(environment(), sort_keys=True)
+    secret_digest = hashlib.sha256(b"ledger" + secret).hexdigest() if secret else None
+    for submission in submissions:
+        key = key_of(
+            student=submission.student,
+            lab=submission.lab,
+            source=submission.source,
+            problem=submission.problem,
+            tests=digests[submission.lab],
+            environment=around,
+            limits=limits.digest(),
+            secret=secret_digest,
+            weak=str(weak),
+        )
+        yield key, submission
+
+
+def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
+    """What the ledger keeps: the result, and everything needed to reproduce it."""
+    lab = labs_by_prefix()[submission.lab]
+    source = submission.source or b""
+    return result | {
+        "lab_name": lab.name,
+        "max_score": 100,
+        "source_sha256": hashlib.sha256(source).hexdigest(),
+        "tests_sha256": tests_digest(lab),
+        "environment": environment(),
+        "limits": asdict(limits),
+    }
+
+
+def grade(station: Station, submission: Submission) -> dict:
+    """The result of one submission; one that is no file at all is shown as such."""
+    lab = labs_by_prefix()[submission.lab]
+    if submission.source is not None:
+        return station.grade(submission.source, lab)
+    return station.refuse(submission.problem, lab)
+
+
+class Stopped(Exception):
+    """The run was told to stop; what was graded is in the ledger."""
+
+
+def grade_locally(jobs, limits, secret, weak, count):
+    """Yield (key, submission, result, seconds) as they finish, from `count` stations."""
+    waiting, finished = queue.SimpleQueue(), queue.SimpleQueue()
+    jobs = list(jobs)
+    for job in jobs:
+        waiting.put(job)
+    stop = threading.Event()
+
+    def work(number):
+        with Station(limits, weak, secret, number) as station:
+            while not stop.is_set():
+                try:
+                    key, submission = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                started = time.perf_counter()
+                result = grade(station, submission)
+                finished.put((key, submission, result, time.perf_counter() - started))
+
+    def guarded(number):
+        try:
+            work(number)
+        except BaseException as error:
+            finished.put(error)
+
+    threads = [
+        threading.Thread(target=guarded, args=(number,), daemon=True)
+        for number in range(min(count, len(jobs)))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in jobs:
+            done = finished.get()
+            if isinstance(done, BaseException):
+                raise done
+            yield done
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(limits.submission_s + 30)
+
+
+def run(ledger: Ledger, submissions, limits, secret, weak, engine, on_done) -> tuple[int, int]:
+    """Grade every submission without a record; (graded now, held).
+
+    `engine(jobs)` yields (key, submission, result, seconds); on_done(submission, result) is called
+    after the record is on the disk.
+    """
+    jobs = list(jobs_of(submissions, limits, secret, weak))
+    ledger.set_roster((s.student, s.lab, key, s.where) for key, s in jobs)
+    known = ledger.keys()
+    graded = held = 0
+    for key, submission, result, seconds in engine([j for j in jobs if j[0] not in known]):
+        if result["status"] == "graded":
+            record = record_of(submission, result, limits)
+            ledger.commit(key, submission.student, submission.lab, record, seconds)
+            graded += 1
+        else:
+            ledger.hold(key, submission.student, submission.lab, result["problem"])
+            held += 1
+        on_done(submission, result)
+    return graded, held
