@@ -156,13 +156,13 @@ def makespan_s(stage_s, m, hop_s=0):
     stage_s: list with the seconds of each stage, in order. hop_s: seconds between neighbours.
     ValueError for an empty list, a stage time <= 0, m < 1, hop_s < 0.
     """
-    # BEGIN SOLUTION (task 6)
     if not isinstance(stage_s, (list, tuple)) or not stage_s:
         raise ValueError(f"stage_s={stage_s!r}: give a list with the seconds of each stage")
     for stage, seconds in enumerate(stage_s):
         _check_seconds(f"stage_s[{stage}]", seconds)
     _check_count("m", m)
     _check_seconds("hop_s", hop_s, allow_zero=True)
+    # BEGIN SOLUTION (task 6)
     free = [0] * len(stage_s)  # when each stage has finished what it was given so far
     for _ in range(m):
         arrival = 0
@@ -193,7 +193,6 @@ def plan_bill(
     a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
     Sources: Megatron-LM (arXiv 1909.08053) section 3; arXiv 2104.04473 section 4.1.
     """
-    # BEGIN SOLUTION (task 7)
     counts = {
         "tp_size": tp_size,
         "pp_size": pp_size,
@@ -212,8 +211,8 @@ def plan_bill(
             f"tp_size={tp_size}: a stage would straddle nodes of gpus_per_node={gpus_per_node}; "
             "give a divisor or a multiple"
         )
+    # BEGIN SOLUTION (task 7)
     activation_bytes = tokens * hidden_size * bytes_per_value
-
     nodes_per_stage = max(1, tp_size // gpus_per_node)
     stages_per_node = max(1, gpus_per_node // tp_size)
     crossings = (pp_size - 1) // stages_per_node  # every stages_per_node-th boundary leaves a node
@@ -258,7 +257,6 @@ def replay(order, forward_ticks=1, backward_ticks=2):
     have one length. ValueError for no ops, for a kind that is neither F nor B, for ticks < 1, and
     for a deadlock: an order that can never finish, with the op at which each rank is stuck.
     """
-    # BEGIN SOLUTION (task 8)
     _check_count("forward_ticks", forward_ticks)
     _check_count("backward_ticks", backward_ticks)
     if not isinstance(order, list) or not any(order):
@@ -267,6 +265,7 @@ def replay(order, forward_ticks=1, backward_ticks=2):
     for kind in {op[0] for ops in order for op in ops}:
         if kind not in ticks:
             raise ValueError(f"order: kind {kind!r} is neither 'F' nor 'B'")
+    # BEGIN SOLUTION (task 8)
     last_stage = max(stage for ops in order for _, stage, _ in ops)
     grid = [[] for _ in order]
     finished = {}  # op -> the first tick that can use its result

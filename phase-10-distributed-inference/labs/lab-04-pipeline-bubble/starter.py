@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [7047282cf490]
+# lab-04 starter: write where NotImplementedError stands. [5102fc9e16dc]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -132,8 +132,14 @@ def makespan_s(stage_s, m, hop_s=0):
     stage_s: list with the seconds of each stage, in order. hop_s: seconds between neighbours.
     ValueError for an empty list, a stage time <= 0, m < 1, hop_s < 0.
     """
+    if not isinstance(stage_s, (list, tuple)) or not stage_s:
+        raise ValueError(f"stage_s={stage_s!r}: give a list with the seconds of each stage")
+    for stage, seconds in enumerate(stage_s):
+        _check_seconds(f"stage_s[{stage}]", seconds)
+    _check_count("m", m)
+    _check_seconds("hop_s", hop_s, allow_zero=True)
     raise NotImplementedError(
-        "lab-04 · makespan_s is yours to write (about 13 lines). "
+        "lab-04 · makespan_s is yours to write (about 7 lines). "
         "Chapter: README.md, task 6"
     )
 
@@ -158,8 +164,26 @@ def plan_bill(
     a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
     Sources: Megatron-LM (arXiv 1909.08053) section 3; arXiv 2104.04473 section 4.1.
     """
+    counts = {
+        "tp_size": tp_size,
+        "pp_size": pp_size,
+        "gpus_per_node": gpus_per_node,
+        "num_layers": num_layers,
+        "hidden_size": hidden_size,
+        "tokens": tokens,
+        "bytes_per_value": bytes_per_value,
+    }
+    for name, value in counts.items():
+        _check_count(name, value)
+    if pp_size > num_layers:
+        raise ValueError(f"pp_size={pp_size}: {num_layers} layers cannot fill so many stages")
+    if gpus_per_node % tp_size and tp_size % gpus_per_node:
+        raise ValueError(
+            f"tp_size={tp_size}: a stage would straddle nodes of gpus_per_node={gpus_per_node}; "
+            "give a divisor or a multiple"
+        )
     raise NotImplementedError(
-        "lab-04 · plan_bill is yours to write (about 35 lines). "
+        "lab-04 · plan_bill is yours to write (about 17 lines). "
         "Chapter: README.md, task 7"
     )
 
@@ -187,8 +211,16 @@ def replay(order, forward_ticks=1, backward_ticks=2):
     have one length. ValueError for no ops, for a kind that is neither F nor B, for ticks < 1, and
     for a deadlock: an order that can never finish, with the op at which each rank is stuck.
     """
+    _check_count("forward_ticks", forward_ticks)
+    _check_count("backward_ticks", backward_ticks)
+    if not isinstance(order, list) or not any(order):
+        raise ValueError(f"order={order!r}: give a list with the ops of each rank")
+    ticks = {"F": forward_ticks, "B": backward_ticks}
+    for kind in {op[0] for ops in order for op in ops}:
+        if kind not in ticks:
+            raise ValueError(f"order: kind {kind!r} is neither 'F' nor 'B'")
     raise NotImplementedError(
-        "lab-04 · replay is yours to write (about 25 lines). "
+        "lab-04 · replay is yours to write (about 17 lines). "
         "Chapter: README.md, task 8"
     )
 
