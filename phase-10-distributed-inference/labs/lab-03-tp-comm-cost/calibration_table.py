@@ -1,0 +1,205 @@
+"""Print how well three points predict the measured all-reduces that were not given to the fit.
+
+`python calibration_table.py`; LAB_IMPL=starter takes your functions. For each GPU and rank count p,
+the points are 1 KiB at two and at eight ranks and 512 MiB at p; where p has no 512 MiB row, its
+bus bandwidth lies between its neighbours'. The last part chooses NCCL_PROTOCOLS again on all GPUs
+but one, by a search over a coarse grid, and scores the choice on the GPU left out.
+"""
+
+import argparse
+from itertools import product
+from pathlib import Path
+from statistics import mean, median
+
+from loglog import loglog_svg
+from share_table import KERNELS, US, load_implementation, read_measurements
+
+KiB, MiB, GiB = 1024, 1024**2, 1024**3
+TINY, HUGE = 1 * KiB, 512 * MiB
+CLASSES = ("up to 64 KiB", "to 4 MiB", "above 4 MiB")
+
+
+def size_class(payload_bytes):
+    return CLASSES[(payload_bytes > 64 * KiB) + (payload_bytes > 4 * MiB)]
+
+
+def nccl_rows(rows):
+    """{GPU: {(ranks, bytes): seconds}} of NCCL all-reduces within one node."""
+    found = {}
+    for row in rows:
+        if row["kind"] == "nccl_all_reduce":
+            setting = row["setting"]
+            gpu = setting["gpu"].removeprefix("NVIDIA ").split("-")[0].split()[0]
+            found.setdefault(gpu, {})[setting["gpus"], setting["bytes"]] = row["value"] * US
+    return found
+
+
+def fit(lab, measured, protocols):
+    """{ranks: (c, a, busbw)} for every rank count of one GPU's measurements."""
+    tiny = [(p, TINY, measured[p, TINY]) for p in (2, 8)]
+    found = {
+        p: lab.calibrate([*tiny, (p, size, measured[p, size])], protocols)
+        for p, size in measured
+        if size == HUGE
+    }
+    busbw = {p: constants[2] for p, constants in found.items()}
+    c_s, a_s, _ = found[min(found)]
+    for p in {p for p, _ in measured} - set(found):
+        found[p] = (c_s, a_s, lab.busbw_at(p, busbw))
+    return found
+
+
+def held_out_errors(lab, measured, protocols):
+    """{class: [relative error, ...]} on the rows that no fit has seen."""
+    constants = fit(lab, measured, protocols)
+    errors = {name: [] for name in CLASSES}
+    for (ranks, size), seconds in sorted(measured.items()):
+        if size not in (TINY, HUGE):
+            predicted = lab.predict_all_reduce_s(ranks, size, *constants[ranks], protocols)
+            errors[size_class(size)].append(predicted / seconds - 1)
+    return errors
+
+
+def medians(groups):
+    """Median |error| per class, in percent, pooled over several {class: errors}."""
+    return [100 * median(abs(e) for group in groups for e in group[name]) for name in CLASSES]
+
+
+def line(label, values):
+    return f"{label:30}" + "".join(f"{value:14.1f}" for value in values)
+
+
+def leave_one_out(lab, data):
+    """[(GPU left out, the protocols chosen on the others, its errors)]."""
+    grid = [
+        ((1.0, part, 0.0), (factor, 1.0, 0.0), (1.0, 1.0, fill))
+        for part, factor, fill in product(
+            (0.4, 0.45, 0.5, 0.55), (3.0, 4.0, 5.0), (8e6, 10e6, 12e6)
+        )
+    ]
+    scores = {
+        protocols: {gpu: held_out_errors(lab, rows, protocols) for gpu, rows in data.items()}
+        for protocols in grid
+    }
+
+    def cost(protocols, gpus):
+        errors = [e for gpu in gpus for group in scores[protocols][gpu].values() for e in group]
+        return mean(min(abs(e), 1.0) for e in errors)
+
+    results = []
+    for out in data:
+        others = [gpu for gpu in data if gpu != out]
+        best = min(grid, key=lambda protocols, others=others: cost(protocols, others))
+        results.append((out, best, scores[best][out]))
+    return results
+
+
+def engine_kernels(lab, rows, data):
+    """{GPU: {class: errors}} of one-shot/two-shot from one latency per rank count (8 KiB)."""
+    kind, mode = KERNELS["vLLM graph"]
+    found = {}
+    for gpu, measured in data.items():
+        times = {
+            (row["setting"]["gpus"], row["setting"]["bytes"]): row["value"] * US
+            for row in rows
+            if row["kind"] == kind and gpu in row["setting"]["gpu"]
+            if row["setting"]["mode"] == mode
+        }
+        if not times:
+            continue
+        constants = fit(lab, measured, lab.NCCL_PROTOCOLS)
+        errors = {name: [] for name in CLASSES}
+        for (ranks, size), seconds in times.items():
+            if size != 8 * KiB:
+                direct = (ranks, size, times[ranks, 8 * KiB], constants[ranks][2])
+                predicted = min(
+                    lab.one_shot_all_reduce_s(*direct), lab.two_shot_all_reduce_s(*direct)
+                )
+                errors[size_class(size)].append(predicted / seconds - 1)
+        found[gpu] = errors
+    return found
+
+
+def other_box(lab, rows, data):
+    """[(payload, measured s, predicted s)] of an 8 x H200 node that chose none of the constants.
+
+    c and a are the H100's (the same NVLink and switch), busbw its own 1 GiB row.
+    """
+    times = {}
+    for row in rows:
+        if row["kind"] == "busbw_all_reduce" and "H200" in row["setting"]["gpu"]:
+            size = row["setting"]["bytes"]
+            times[size] = 1.75 * size / (row["value"] * 1e9)
+    tiny = [(p, TINY, data["H100"][p, TINY]) for p in (2, 8)]
+    constants = lab.calibrate([*tiny, (8, GiB, times[GiB])])
+    return [
+        (size, seconds, lab.predict_all_reduce_s(8, size, *constants))
+        for size, seconds in sorted(times.items())
+        if size != GiB
+    ]
+
+
+def figure(lab, data, gpu):
+    """An SVG of one GPU's NCCL all-reduces: measured, predicted, and the straight line."""
+    constants = fit(lab, data[gpu], lab.NCCL_PROTOCOLS)
+    series = []
+    for ranks in (2, 8):
+        measured = {size: t for (p, size), t in data[gpu].items() if p == ranks}
+        series.append(
+            {
+                "label": f"{ranks} ranks",
+                "measured": [(size, measured[size]) for size in sorted(measured)],
+                "given": [size for size in measured if size in (TINY, HUGE)],
+                "predict": lambda size, p=ranks: lab.predict_all_reduce_s(p, size, *constants[p]),
+                "straight": lambda size, p=ranks: lab.ring_all_reduce_s(p, size, *constants[p]),
+            }
+        )
+    crossover = lab.crossover_bytes(8, *constants[8])
+    return loglog_svg(f"NCCL all-reduce, {gpu}, one node", series, crossover)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--svg", metavar="FILE", help="draw the H100's rows into FILE instead")
+    options = parser.parse_args()
+    lab, rows = load_implementation(), read_measurements()
+    data = nccl_rows(rows)
+    if options.svg:
+        Path(options.svg).write_text(figure(lab, data, "H100"))
+        return
+    print("Median |error| on rows the fit has not seen, %\n")
+    print(f"{'':30}" + "".join(f"{name:>14}" for name in CLASSES))
+    for title, protocols in (
+        ("straight line", lab.STRAIGHT_LINE),
+        ("protocol switch", lab.NCCL_PROTOCOLS),
+    ):
+        errors = {gpu: held_out_errors(lab, measured, protocols) for gpu, measured in data.items()}
+        for gpu, group in errors.items():
+            print(line(f"{title}, {gpu}", medians([group])))
+        print(line(f"{title}, all", medians(errors.values())))
+    print("\nNCCL_PROTOCOLS chosen without the GPU (part of busbw, factor, fill in MB)")
+    for gpu, protocols, errors in leave_one_out(lab, data):
+        chosen = f"{protocols[0][1]:g}, {protocols[1][0]:g}, {protocols[2][2] / 1e6:g}"
+        print(line(f"{gpu} ({chosen})", medians([errors])))
+    print("\nvLLM's kernel in a CUDA graph: 8 KiB gives kernel_s, NCCL's fit gives busbw")
+    for gpu, errors in engine_kernels(lab, rows, data).items():
+        values = "".join(
+            f"{100 * median(map(abs, group)):14.1f}" if group else f"{'-':>14}"
+            for group in errors.values()
+        )
+        print(f"{gpu:30}{values}")
+    print("\nAnother box, 8 x H200: payload, measured, predicted, error")
+    for size, seconds, predicted in other_box(lab, rows, data):
+        print(
+            f"{size // KiB:10} KiB {seconds / US:10.1f} us {predicted / US:10.1f} us"
+            f" {100 * (predicted / seconds - 1):+6.0f} %"
+        )
+    print("\nc, a, busbw from three points")
+    for gpu, measured in data.items():
+        for ranks, (c_s, a_s, busbw) in sorted(fit(lab, measured, lab.NCCL_PROTOCOLS).items()):
+            rate = f"{busbw / 1e9:7.1f} GB/s"
+            print(f"{gpu:6}{ranks} ranks {c_s / US:6.1f} us {a_s / US:6.2f} us {rate}")
+
+
+if __name__ == "__main__":
+    main()

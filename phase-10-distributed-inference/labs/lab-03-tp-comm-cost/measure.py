@@ -1,0 +1,310 @@
+"""Measure all-reduces on this machine, fit c, a and busbw to three of them, and draw the rest.
+
+`make measure-comm`, or `python measure.py --out DIR`. Gloo over local processes; NCCL, one process
+per GPU, where there are two GPUs or more. It writes measurements.json, plot.svg and provenance.json
+into DIR. The processes meet through a file in a temporary folder, so no port is fixed; whatever
+happens, they are gone when this program ends.
+"""
+
+import argparse
+import contextlib
+import datetime
+import hashlib
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from calibration_table import CLASSES, size_class
+from loglog import bytes_text, loglog_svg
+from share_table import load_implementation
+
+HERE = Path(__file__).resolve().parent
+KiB, MiB = 1024, 1024**2
+SIZES = [KiB * 4**step for step in range(9)]  # 1 KiB to 64 MiB
+BATCHES = 9  # each a few calls back to back; the median batch counts, the spread is recorded
+BATCH_S = 0.03  # about how long a batch takes, once the time of a call is known
+MAX_CALLS = 200
+
+
+def run_rank(rank, num_ranks, backend, folder, sizes, deadline_s, results):
+    """One process: time every payload; rank 0 puts [(bytes, [seconds per call, ...]), ...]."""
+    import torch  # here, so that the rest of the lab needs numpy alone
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{folder}/meet-{num_ranks}",
+        rank=rank,
+        world_size=num_ranks,
+        timeout=datetime.timedelta(seconds=deadline_s),
+    )
+    device = f"cuda:{rank}" if backend == "nccl" else "cpu"
+
+    def agree(value, operation):
+        """One number that all ranks share, so that they make the same number of calls."""
+        tensor = torch.tensor([value], dtype=torch.float64, device=device)
+        dist.all_reduce(tensor, op=operation)
+        return tensor.item()
+
+    def batch_s(buffer, calls):
+        """Seconds per call of the slowest rank."""
+        dist.barrier()
+        if backend == "nccl":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            dist.all_reduce(buffer)
+        if backend == "nccl":
+            torch.cuda.synchronize()
+        return agree((time.perf_counter() - start) / calls, dist.ReduceOp.MAX)
+
+    try:
+        found = []
+        for size in sizes:
+            buffer = torch.zeros(size // 4, dtype=torch.float32, device=device)
+            batch_s(buffer, 2)  # the first calls set up connections and touch the memory
+            calls = max(1, min(MAX_CALLS, int(BATCH_S / batch_s(buffer, 2))))
+            found.append((size, [batch_s(buffer, calls) for _ in range(BATCHES)]))
+        if rank == 0:
+            results.put(found)
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
+    """[(bytes, [seconds per call, ...]), ...] over num_ranks processes of this machine.
+
+    RuntimeError when a process fails or the deadline passes; no process is left behind.
+    """
+    context = multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (num_ranks, backend, folder, sizes, deadline_s, results)
+        processes = [
+            context.Process(target=run_rank, args=(rank, *arguments), daemon=True)
+            for rank in range(num_ranks)
+        ]
+        try:
+            for process in processes:
+                process.start()
+            limit = time.monotonic() + deadline_s
+            found = None
+            while any(process.is_alive() for process in processes):
+                if not results.empty():
+                    found = results.get()  # read before joining: a full pipe would block rank 0
+                failed = [p.exitcode for p in processes if p.exitcode not in (None, 0)]
+                if failed:
+                    raise RuntimeError(f"a process over {num_ranks} ranks ended with {failed[0]}")
+                if time.monotonic() > limit:
+                    raise RuntimeError(f"{num_ranks} ranks took more than {deadline_s} s")
+                time.sleep(0.02)
+            if found is None and not results.empty():
+                found = results.get()
+            if found is None:
+                codes = [process.exitcode for process in processes]
+                raise RuntimeError(f"no times from {num_ranks} ranks; exit codes {codes}")
+            return found
+        finally:
+            for process in processes:
+                if process.is_alive():
+                    process.kill()
+                if process.pid:
+                    process.join(10)
+
+
+def fit(lab, table, protocols):
+    """({ranks: (c, a, busbw)}, a sentence when c and a could not be told apart, or "").
+
+    Given to the fit: the smallest payload of the first and the last rank count, and each one's
+    largest. Latency that is not linear in the hops (more processes than processors take turns), or
+    a single rank count: each is then fitted alone, with all of its latency in c.
+    """
+    small, large = min(table[min(table)]), max(table[min(table)])
+    reason = "one rank count cannot tell c from a"
+    if len(table) > 1:
+        tiny = [(ranks, small, table[ranks][small]) for ranks in (min(table), max(table))]
+        joint = {
+            ranks: lab.calibrate([*tiny, (ranks, large, times[large])], protocols)
+            for ranks, times in table.items()
+        }
+        misses = [
+            abs(lab.predict_all_reduce_s(ranks, small, *joint[ranks], protocols) / seconds - 1)
+            for ranks, _, seconds in tiny
+        ]
+        if max(misses) < 0.1:
+            return joint, ""
+        reason = f"no c and a, both at least 0, meet the given points (off by {max(misses):.0%})"
+    alone = {}
+    for ranks, times in table.items():
+        rest_s = times[large] - times[small]
+        busbw = lab.bus_bandwidth("all_reduce", ranks, large, rest_s)
+        alone[ranks] = (times[small], 0.0, busbw)
+    return alone, f"{reason}: each rank count is fitted alone, its latency all in c"
+
+
+def git_commit():
+    """The commit of this file, with `-dirty` when the tree has changed since; None without git."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=40"]
+        text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return text.stdout.strip()
+    return None
+
+
+def processor():
+    """The processor's name, as far as the system tells."""
+    with contextlib.suppress(OSError):
+        for text in Path("/proc/cpuinfo").read_text().splitlines():
+            if text.startswith("model name"):
+                return text.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def provenance(backend, folder, names):
+    """Everything that a reader needs to judge the run, and the hash of each file beside it."""
+    import numpy
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "command": "python measure.py " + " ".join(sys.argv[1:]),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "git_commit": git_commit(),
+        "backend": backend,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+        },
+        "hardware": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "processor": processor(),
+            "cpus": os.cpu_count(),
+            "load_average": [round(load, 1) for load in os.getloadavg()],
+            "gpus": gpus,
+        },
+        "sha256": {
+            name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names
+        },
+    }
+
+
+def report(lab, table, constants, protocols):
+    """The text: per rank count the constants, and each payload measured and predicted."""
+    lines = []
+    errors = {name: [] for name in CLASSES}
+    for ranks, times in table.items():
+        c_s, a_s, busbw = constants[ranks]
+        lines.append(
+            f"{ranks} ranks: c {c_s * 1e6:.1f} us, a {a_s * 1e6:.1f} us, "
+            f"busbw {busbw / 1e9:.2f} GB/s"
+        )
+        for size, seconds in times.items():
+            predicted = lab.predict_all_reduce_s(ranks, size, c_s, a_s, busbw, protocols)
+            error = predicted / seconds - 1
+            given = size in (min(times), max(times))
+            if not given:
+                errors[size_class(size)].append(abs(error))
+            lines.append(
+                f"{bytes_text(size):>10} {seconds * 1e6:12.1f} us {predicted * 1e6:12.1f} us"
+                f" {error:+7.0%}{'  given' if given else ''}"
+            )
+    for name, found in errors.items():
+        if found:
+            lines.append(f"median |error|, payloads {name}: {median(found):.0%}")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default="out/measure-comm", help="folder for the three files")
+    parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
+    parser.add_argument("--ranks", type=int, nargs="+", help="default: 2 4, or 2 4 8 GPUs")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        sys.exit("measure.py needs Torch; `make torch` installs it")
+    lab = load_implementation()
+    gpus = torch.cuda.device_count()
+    backend = options.backend
+    if backend == "auto":
+        backend = "nccl" if gpus >= 2 else "gloo"
+    if backend == "nccl" and gpus < 2:
+        sys.exit(f"--backend nccl needs 2 GPUs or more and this machine has {gpus}; leave it out")
+    ranks = sorted(set(options.ranks or [p for p in (2, 4, 8) if p <= (gpus or 4)]))
+    if backend == "gloo" and not options.ranks:
+        ranks = [2, 4]
+    if ranks[0] < 2 or (backend == "nccl" and ranks[-1] > gpus):
+        sys.exit(f"--ranks must be 2 or more, and at most {gpus} GPUs with nccl, not {ranks}")
+    # Gloo has one protocol; the switch is NCCL's.
+    protocols = lab.NCCL_PROTOCOLS if backend == "nccl" else lab.STRAIGHT_LINE
+    runs = {}
+    for num_ranks in ranks:
+        print(f"{backend}, {num_ranks} ranks ...", flush=True)
+        runs[num_ranks] = measure(num_ranks, backend)
+    table = {p: {size: median(times) for size, times in runs[p]} for p in ranks}
+    constants, remark = fit(lab, table, protocols)
+    if remark:
+        print(remark)
+    print(report(lab, table, constants, protocols))
+
+    folder = Path(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {
+            "ranks": p,
+            "bytes": size,
+            "median_s": median(times),
+            "low_s": min(times),
+            "high_s": max(times),
+        }
+        for p in ranks
+        for size, times in runs[p]
+    ]
+    fitted = {
+        str(p): dict(zip(("c_s", "a_s", "busbw_bytes_per_s"), constants[p], strict=True))
+        for p in ranks
+    }
+    content = {
+        "backend": backend,
+        "batches": BATCHES,
+        "fit": fitted,
+        "remark": remark,
+        "rows": rows,
+    }
+    (folder / "measurements.json").write_text(json.dumps(content, indent=1) + "\n")
+    series = [
+        {
+            "label": f"{p} ranks",
+            "measured": sorted(table[p].items()),
+            "given": [min(table[p]), max(table[p])],
+            "predict": lambda size, p=p: lab.predict_all_reduce_s(
+                p, size, *constants[p], protocols
+            ),
+            "straight": lambda size, p=p: lab.ring_all_reduce_s(p, size, *constants[p]),
+        }
+        for p in ranks
+    ]
+    where = f"{gpus} GPUs" if backend == "nccl" else f"{os.cpu_count()} CPUs"
+    crossover = lab.crossover_bytes(ranks[-1], *constants[ranks[-1]])
+    title = f"{backend} all-reduce, one machine, {where}"
+    (folder / "plot.svg").write_text(loglog_svg(title, series, crossover))
+    record = provenance(backend, folder, ("measurements.json", "plot.svg"))
+    (folder / "provenance.json").write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {folder / 'plot.svg'}, measurements.json and provenance.json")
+
+
+if __name__ == "__main__":
+    main()
