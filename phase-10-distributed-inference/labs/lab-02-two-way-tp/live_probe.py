@@ -1,0 +1,110 @@
+"""What a live vLLM tells about itself, through public hooks only (read by two_way.py, record.py).
+
+Importing this module in a worker registers a loader ("noting") that writes down every parameter.
+`Probe` becomes a base class of the worker (worker_extension_cls="live_probe.Probe").
+"""
+
+from vllm.distributed import parallel_state
+from vllm.model_executor.model_loader import register_model_loader
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+
+COUNTED = ("all_reduce", "all_gather", "reduce_scatter", "gather")
+HANDED_ON = ("isend_tensor_dict", "irecv_tensor_dict", "send_tensor_dict", "recv_tensor_dict")
+STORED = {}  # parameter name -> facts, noted while the weights are still where the loader put them
+
+
+@register_model_loader("noting")
+class NotingLoader(DefaultModelLoader):
+    """The default loader; notes every parameter before the CPU build packs it for oneDNN.
+
+    Packing empties the parameter, so that its shape can no longer be read afterwards.
+    """
+
+    def __init__(self, load_config):
+        load_config.load_format = "auto"
+        super().__init__(load_config)
+
+    def load_weights(self, model, model_config):
+        super().load_weights(model, model_config)
+        owners = dict(model.named_modules())
+        seen = set()
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            if parameter.data_ptr() in seen:  # a tied weight is stored once
+                continue
+            seen.add(parameter.data_ptr())
+            STORED[name] = {
+                "shape": list(parameter.shape),
+                "dtype": str(parameter.dtype).removeprefix("torch."),
+                "bytes": parameter.numel() * parameter.element_size(),
+                "class": type(owners[name.rpartition(".")[0]]).__name__,
+            }
+
+
+def count_collectives(calls):
+    """Append [operation, payload bytes] to `calls` for each collective of this worker.
+
+    Those of the tensor-parallel group, and what pipeline stages hand on (bytes not counted: None).
+    """
+    group = parallel_state.get_tp_group()
+
+    def wrap(owner, operation, payload_of):
+        original = getattr(owner, operation)
+
+        def counted(*args, **kwargs):
+            calls.append([operation, payload_of(*args)])
+            return original(*args, **kwargs)
+
+        setattr(owner, operation, counted)
+
+    for operation in COUNTED:
+        times = group.world_size if operation == "all_gather" else 1  # nccl-tests: gathered result
+        wrap(group, operation, lambda x, *_, times=times: x.numel() * x.element_size() * times)
+    pipeline = parallel_state.get_pp_group()
+    for operation in HANDED_ON:
+        if pipeline.world_size > 1 and hasattr(pipeline, operation):
+            wrap(pipeline, operation, lambda *_: None)
+
+
+def buffers(model):
+    """The rope tables, each once: layers share one."""
+    found = {}
+    for name, buffer in model.named_buffers():
+        found.setdefault(buffer.data_ptr(), (name.rpartition(".")[2], buffer))
+    return [
+        {"name": name, "shape": list(buffer.shape), "bytes": buffer.numel() * buffer.element_size()}
+        for name, buffer in found.values()
+        if buffer.numel()
+    ]
+
+
+def kv_cache(runner):
+    config = runner.kv_cache_config
+    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+    return {
+        "blocks": config.num_blocks,
+        "block_size": specs[0].block_size,
+        "kv_heads": specs[0].num_kv_heads,
+        "layers": sum(len(group.layer_names) for group in config.kv_cache_groups),
+        "page_bytes_per_layer": specs[0].page_size_bytes,
+    }
+
+
+class Probe:
+    """Methods that `LLM.collective_rpc("name")` calls on every worker."""
+
+    def probe_report(self):
+        runner = self.model_runner
+        return {
+            "rank": self.rank,
+            "parameters": STORED,
+            "buffers": buffers(runner.get_model()),
+            "kv_cache": kv_cache(runner),
+        }
+
+    def probe_count(self):
+        self.probe_calls = []
+        count_collectives(self.probe_calls)
+
+    def probe_calls_so_far(self):
+        calls, self.probe_calls[:] = list(self.probe_calls), []
+        return calls

@@ -1,0 +1,949 @@
+"""Lab 02: watch two ranks split a real model, and read the split back from their logs.
+
+Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
+        against what workers and logs report. Plain Python, no engine.
+Part B  the same numbers predicted for a live vLLM at tensor_parallel_size=2.
+Part C  tensor and sequence parallelism written in Torch (tensor_parallel_toy/).
+
+Shapes are [out, in], as in `y = x @ W.T`. Bytes are bytes, GiB are 2**30 bytes.
+"""
+
+import math
+import re
+
+# --- Part A: the ledger of a start-up ---------------------------------------------------------
+
+GIB = 2**30
+MIB = 2**20
+VOCAB_PADDING = 64  # vllm model_executor/layers/vocab_parallel_embedding.py
+
+# What the architectures add to, or leave out of, a Llama. Key: config.json "architectures"[0].
+ARCHITECTURES = {
+    "LlamaForCausalLM": {},
+    "MistralForCausalLM": {},
+    "Qwen2ForCausalLM": {"qkv_bias": True},
+    "Qwen3ForCausalLM": {"qk_norm": True},
+    "MixtralForCausalLM": {"experts": "num_local_experts"},
+    "Qwen3MoeForCausalLM": {"qk_norm": True, "experts": "num_experts"},
+    "OPTForCausalLM": {"opt": True},
+}
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
+
+
+def model_shape(config):
+    """The numbers of a Hugging Face config.json that decide how a model splits. (Given.)
+
+    config: the parsed JSON. Returns a dict; widths in elements, `dtype_bytes` per weight element.
+    ValueError for an architecture this lab does not know, or a field that is missing.
+    """
+    name = (config.get("architectures") or [config.get("model_type")])[0]
+    if name not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise ValueError(f"architecture {name!r} is not one this lab knows; it knows {known}")
+    traits = ARCHITECTURES[name]
+    opt = traits.get("opt", False)
+    experts = traits.get("experts")
+    try:
+        hidden, heads = config["hidden_size"], config["num_attention_heads"]
+        moe = config.get("moe_intermediate_size") if experts else None
+        ffn = moe or config["ffn_dim" if opt else "intermediate_size"]
+        dtype = str(config.get("torch_dtype") or config.get("dtype") or "bfloat16")
+        bias = bool(config.get("enable_bias", True) if opt else config.get("attention_bias"))
+        return {
+            "architecture": name,
+            "num_layers": config["num_hidden_layers"],
+            "hidden_size": hidden,
+            "intermediate_size": ffn,
+            "num_heads": heads,
+            "num_kv_heads": config.get("num_key_value_heads") or heads,
+            "head_dim": config.get("head_dim") or hidden // heads,
+            "vocab_size": config["vocab_size"],
+            "embedding_width": config.get("word_embed_proj_dim", hidden),
+            "max_positions": config["max_position_embeddings"],
+            "rope_positions": 0 if opt else _rope_positions(config),
+            "num_experts": config[experts] if experts else 0,
+            "qkv_bias": bias or traits.get("qkv_bias", False),
+            "row_bias": bias,
+            "mlp_bias": bool(bias if opt else config.get("mlp_bias")),
+            "qk_norm": traits.get("qk_norm", False),
+            "tied": bool(config.get("tie_word_embeddings", opt)),
+            "opt": opt,
+            "final_norm": not config.get("_remove_final_layer_norm", False),
+            "norm_bias": opt,
+            "dtype_bytes": DTYPE_BYTES[dtype.removeprefix("torch.")],
+        }
+    except KeyError as missing:
+        raise ValueError(f"config.json of {name} has no usable {missing}") from None
+
+
+def _rope_positions(config):
+    """Rows of the cos/sin table; YaRN, linear and dynamic scaling lengthen it by their factor."""
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    rows = config["max_position_embeddings"]
+    if kind == "yarn":
+        rows = scaling.get("original_max_position_embeddings", rows)
+    longer = kind in ("yarn", "linear", "dynamic")
+    return int(rows * scaling.get("factor", 1)) if longer else rows
+
+
+def parameters(model):
+    """Every parameter of the whole model, fused as vLLM stores it. (Given.)
+
+    A list of dicts: `name`, `shape` before any padding or split, `split`, `where`.
+    split: "vocab" (rows, after padding), "heads" (rows of the fused q, k, v), "rows" (the output
+    dimension), "columns" (the input dimension), "whole" (every rank keeps all of it).
+    where: a layer's number, "first" or "last" pipeline stage, or "both" for a tied embedding.
+    """
+    hidden, ffn = model["hidden_size"], model["intermediate_size"]
+    heads, kv_heads, head_dim = model["num_heads"], model["num_kv_heads"], model["head_dim"]
+    root = "model.decoder" if model["opt"] else "model"
+    found = []
+
+    def add(name, shape, split, where, bias=False):
+        found.append({"name": name + ".weight", "shape": shape, "split": split, "where": where})
+        if bias:  # a bias follows the rows; that of a "columns" layer is added once, after the sum
+            kept = "whole" if split == "columns" else split
+            rows = {"name": name + ".bias", "shape": shape[:1], "split": kept, "where": where}
+            found.append(rows)
+
+    vocab = [model["vocab_size"], model["embedding_width"]]
+    add(f"{root}.embed_tokens", vocab, "vocab", "both" if model["tied"] else "first")
+    if model["opt"]:
+        positions = [model["max_positions"] + 2, hidden]  # two rows of offset, as OPT was trained
+        add(f"{root}.embed_positions", positions, "whole", "first")
+        if model["embedding_width"] != hidden:
+            add(f"{root}.project_in", [hidden, vocab[1]], "whole", "first")
+            add(f"{root}.project_out", [vocab[1], hidden], "whole", "last")
+    out, up, down, norms = (
+        ("self_attn.out_proj", "fc1", "fc2", ("self_attn_layer_norm", "final_layer_norm"))
+        if model["opt"]
+        else (
+            *("self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"),
+            ("input_layernorm", "post_attention_layernorm"),
+        )
+    )
+    for layer in range(model["num_layers"]):
+        at = f"{root}.layers.{layer}."
+        qkv = [(heads + 2 * kv_heads) * head_dim, hidden]
+        add(at + "self_attn.qkv_proj", qkv, "heads", layer, model["qkv_bias"])
+        add(at + out, [hidden, heads * head_dim], "columns", layer, model["row_bias"])
+        if model["qk_norm"]:
+            add(at + "self_attn.q_norm", [head_dim], "whole", layer)
+            add(at + "self_attn.k_norm", [head_dim], "whole", layer)
+        if model["num_experts"]:
+            experts = model["num_experts"]
+            add(at + "mlp.gate", [experts, hidden], "whole", layer)
+            add(at + "mlp.experts.w13", [experts, 2 * ffn, hidden], "rows", layer)
+            add(at + "mlp.experts.w2", [experts, hidden, ffn], "columns", layer)
+        else:
+            gate_and_up = ffn if model["opt"] else 2 * ffn
+            add(at + up, [gate_and_up, hidden], "rows", layer, model["mlp_bias"])
+            add(at + down, [hidden, ffn], "columns", layer, model["mlp_bias"])
+        for norm in norms:
+            add(at + norm, [hidden], "whole", layer, model["norm_bias"])
+    if model["final_norm"]:
+        name = f"{root}.final_layer_norm" if model["opt"] else "model.norm"
+        add(name, [hidden], "whole", "last", model["norm_bias"])
+    if not model["tied"]:
+        add("lm_head", vocab, "vocab", "last")
+    return found
+
+
+def stage_layers(num_layers, pp_size):
+    """How many layers each pipeline stage holds, as a list. (Given.)
+
+    A remainder goes to the stages before the last one, from the back (vLLM distributed/utils.py,
+    get_pp_indices). ValueError when there are more stages than layers.
+    """
+    if not 1 <= pp_size <= num_layers:
+        raise ValueError(f"pp_size={pp_size}: a model of {num_layers} layers has 1 to {num_layers}")
+    counts = [num_layers // pp_size] * pp_size
+    for stage in range(2, num_layers % pp_size + 2):
+        counts[-stage] += 1
+    return counts
+
+
+def on_stage(parameter, model, pp_size, pp_rank):
+    """Whether a parameter of `parameters(model)` lives on pipeline stage `pp_rank`. (Given.)"""
+    where = parameter["where"]
+    first, last = pp_rank == 0, pp_rank == pp_size - 1
+    if isinstance(where, str):
+        return {"first": first, "last": last, "both": first or last}[where]
+    start = sum(stage_layers(model["num_layers"], pp_size)[:pp_rank])
+    return start <= where < start + stage_layers(model["num_layers"], pp_size)[pp_rank]
+
+
+def padded_vocab(vocab_size):
+    """The rows an embedding or output matrix really has: the next multiple of VOCAB_PADDING."""
+    # BEGIN SOLUTION (task 1)
+    return -(-vocab_size // VOCAB_PADDING) * VOCAB_PADDING
+    # END SOLUTION
+
+
+def kv_heads_per_rank(num_kv_heads, tp_size):
+    """KV heads that one rank holds; with more ranks than KV heads each is held more than once.
+
+    ValueError when neither number divides the other: no even split exists.
+    """
+    # BEGIN SOLUTION (task 1)
+    if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
+        raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
+    return max(1, num_kv_heads // tp_size)
+    # END SOLUTION
+
+
+def rank_shape(parameter, model, tp_size):
+    """The shape one tensor-parallel rank stores, for an entry of `parameters(model)`.
+
+    The split dimension of a matrix [out, in] is `out` for rows and `in` for columns; expert weights
+    are [experts, out, in]. "heads" is the fused [(heads + 2 kv_heads) head_dim, ...] of q, k and v.
+    Returns a list. ValueError when tp_size does not divide the dimension, naming the parameter.
+    Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
+    """
+    # BEGIN SOLUTION (task 2)
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "whole":
+        return shape
+    if split == "heads":
+        _divide(model["num_heads"], tp_size, "num_heads")
+        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
+        return shape
+    if split == "vocab":
+        shape[0] = padded_vocab(shape[0])
+    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+    # END SOLUTION
+
+
+# BEGIN SOLUTION (task 2)
+def _divide(size, tp_size, name):
+    if size % tp_size:
+        raise ValueError(f"{name}: {size} does not divide by tp_size={tp_size}")
+    return size // tp_size
+
+
+# END SOLUTION
+
+
+def allocated_bytes(num_bytes):
+    """What torch's CUDA caching allocator charges for one tensor of `num_bytes`. (Given.)
+
+    Requests round up to 512 bytes. From 10 MiB on, the segment comes in steps of 2 MiB, and a tail
+    of at most 1 MiB is not given to anybody else (c10/cuda/CUDACachingAllocator.cpp,
+    kMinLargeAlloc, kRoundLarge, should_split). The CPU build has no such rounding.
+    """
+    rounded = -(-num_bytes // 512) * 512
+    segment = -(-rounded // (2 * MIB)) * 2 * MIB
+    return segment if rounded >= 10 * MIB and segment - rounded <= MIB else rounded
+
+
+def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
+    """The bytes one rank's weights take, term by term.
+
+    Returns a dict of ints: `parameters_bytes`; `rope_table_bytes`, the cos/sin table
+    [rope_positions, head_dim] that every rank keeps whole (0 rows for OPT);
+    `allocator_rounding_bytes`, what `allocated_bytes` adds over all these tensors on a GPU;
+    `total_bytes`, their sum. A tied embedding is one tensor.
+    """
+    # BEGIN SOLUTION (task 3)
+    tensors = [
+        math.prod(rank_shape(parameter, model, tp_size)) * model["dtype_bytes"]
+        for parameter in parameters(model)
+        if on_stage(parameter, model, pp_size, pp_rank)
+    ]
+    rope_table = model["rope_positions"] * model["head_dim"] * model["dtype_bytes"]
+    charged = sum(map(allocated_bytes, [*tensors, rope_table]))
+    return {
+        "parameters_bytes": sum(tensors),
+        "rope_table_bytes": rope_table,
+        "allocator_rounding_bytes": charged - sum(tensors) - rope_table,
+        "total_bytes": charged,
+    }
+    # END SOLUTION
+
+
+def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+    """Bytes of KV cache that one token takes on one rank: keys and values of the stage's layers.
+
+    kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1).
+    """
+    # BEGIN SOLUTION (task 4)
+    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
+    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    return 2 * layers * heads * model["head_dim"] * (kv_dtype_bytes or model["dtype_bytes"])
+    # END SOLUTION
+
+
+def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"):
+    """What an engine reports for `kv_memory_bytes` of cache on its fullest rank.
+
+    kv_memory_bytes and bytes_per_token: of one rank. block_size, max_model_len: tokens.
+    Returns {"blocks", "tokens", "max_concurrency"}. A block is never shared between requests, so:
+    before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
+    0.9.1 to 0.20.0     the same tokens, concurrency = blocks / (whole blocks of one request);
+    from 0.20.1         that concurrency, and tokens = int(concurrency x max_model_len).
+    version: "major.minor[.patch...]". ValueError when a size is not positive.
+    """
+    # BEGIN SOLUTION (task 5)
+    for name, value in [("bytes_per_token", bytes_per_token), ("block_size", block_size)]:
+        if value <= 0:
+            raise ValueError(f"{name}={value}: must be positive")
+    if max_model_len <= 0 or kv_memory_bytes < 0:
+        raise ValueError("max_model_len must be positive, kv_memory_bytes not negative")
+    blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
+    tokens = blocks * block_size
+    concurrency = tokens / max_model_len
+    if version_numbers(version) >= (0, 9, 1):
+        concurrency = blocks / -(-max_model_len // block_size)
+    if version_numbers(version) >= (0, 20, 1):
+        tokens = int(concurrency * max_model_len)
+    return {"blocks": blocks, "tokens": tokens, "max_concurrency": concurrency}
+    # END SOLUTION
+
+
+def version_numbers(version):
+    """(0, 6, 4) of "0.6.4.post1", "v0.6.4", "0.6.4.dev5+g12"; a missing part is 0. (Given.)"""
+    found = re.findall(r"\d+", str(version).split("+")[0])[:3]
+    return tuple(int(part) for part in [*found, "0", "0", "0"][:3])
+
+
+# Reading a log. What vLLM says at start-up changed some twenty times between 0.2.7 and 0.33, and
+# what reaches you has been through worker prefixes, colours, containers and terminals. So no line
+# is trusted: known sentences are looked for anywhere, and whoever opened the line is their speaker.
+
+_COLOUR = re.compile(
+    r"(?:\x1b|\\u001b|\\x1b|\\033|\\e|\^\[)\[[0-9;]{0,12}[mK]|\[\d{1,3}(?:;\d{1,3}){0,4}m", re.ASCII
+)
+_PREFIX = (
+    r"\((?:(?P<name>[A-Za-z_][\w:.\-]{0,80})\s+(?:(?P<kind>rank=|TP)(?P<number>\d{1,6})\s+)?)?"
+    r"pid=(?P<pid>\d{0,10})(?:,\s*ip=(?P<ip>[\w.:]{1,45}))?\)"
+)
+_HEADER = (
+    r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\s+\d\d-\d\d\s+\d\d:\d\d:\d\d(?:\.\d{1,6})?\s+"
+    r"\[?[\w./<>\-]{1,120}:\d{1,6}\]"
+)
+_SENTENCES = (
+    r"Loading\s+model\s+weights\s+took|Model\s+loading\s+took|Starting\s+to\s+load\s+model"
+    r"|(?<!,\s)\#\s*\w{1,20}\s+blocks:|\b[A-Z]{2,8}(?:\s\+\shost)?\s+KV\s+cache\s+size:"
+    r"|Maximum\s+concurrency\s+for|Available\s+KV\s+cache\s+memory:|Explicitly\s+set\s+\("
+    r"|Memory\s+profiling\s+results:|model\s+weights\s+take\b"
+    r"|Initializing\s+an?\s+(?:V[01]\s+)?LLM\s+engine|vLLM\s+API\s+server\s+version|█\s+version"
+    r"|args:\s+Namespace\(|non-default\s+args:|\brank\s+\d{1,6}\s+in\s+world\s+size"
+    r"|\bworld_size=\d{1,6}\s+rank=|vLLM\s+is\s+using\s+nccl==|Custom\s+allreduce\s+is\s+disabled"
+    r"|Using\s+\[[^\]\n]{0,200}\]\s+all-reduce\s+backends|Registering\s+\d{1,9}\s+cuda\s+graph"
+    r"|Defaulting\s+to\s+use\s+\w{1,20}\s+for\s+distributed|init\s+engine\s+\(profile"
+    r"|Loaded\s+weight\s+\S{1,200}\s+with\s+shape|Using\s+max\s+model\s+len"
+)
+_TOKEN = re.compile(
+    f"(?P<prefix>{_PREFIX})|(?P<header>{_HEADER})|(?P<sentence>{_SENTENCES})|(?P<newline>\n)",
+    re.ASCII,
+)
+_REPEATED = re.compile(r"\[repeated (\d{1,9})x across cluster\]", re.ASCII)
+_LONGEST_SENTENCE = 20_000  # an engine's configuration is one sentence of some 5,000 characters
+
+
+def sentences(text):
+    """The known sentences of a log in order, each with its speaker. (Given.)
+
+    Returns a list of dicts: `text` (white space collapsed; it starts at the known words and ends
+    before the next speaker or sentence), `who` (the prefix without brackets; "driver" for a log
+    line without one; None when nobody can be named), `pid`, `tp_rank`, `pp_rank`, `dp_rank`,
+    `rank` (only as the prefix states it) and `repeated` (how often Ray swallowed a like line).
+    """
+    text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    tokens = list(_TOKEN.finditer(text))
+    found, nobody = [], {"who": None}
+    speaker, prefix_end = nobody, -1
+    for i, token in enumerate(tokens):
+        if token["newline"]:
+            speaker = nobody
+        elif token["prefix"]:
+            speaker, prefix_end = _speaker(token), token.end()
+        elif token["header"]:
+            if speaker is nobody or text[prefix_end : token.start()].strip() or prefix_end < 0:
+                speaker = {"who": "driver"}
+            prefix_end = -1
+        else:
+            end = min(
+                next((t.start() for t in tokens[i + 1 :] if not t["newline"]), len(text)),
+                token.start() + _LONGEST_SENTENCE,
+            )
+            words = " ".join(text[token.start() : end].split())
+            repeated = _REPEATED.search(words)
+            told = {"text": words, "repeated": int(repeated[1]) if repeated else 0}
+            blank = dict.fromkeys(("pid", "rank", "tp_rank", "pp_rank", "dp_rank"))
+            found.append({**told, **blank, **speaker})
+    return found
+
+
+def _speaker(token):
+    name, pid = token["name"], token["pid"]
+    who = " ".join(token["prefix"][1:-1].split())
+    speaker = {"who": who, "pid": int(pid) if pid else None}
+    for part, number in re.findall(r"_(DP|PP|TP)(\d{1,6})(?![^_\W])", name or "", re.ASCII):
+        speaker[part.lower() + "_rank"] = int(number)
+    if token["kind"] == "rank=":
+        speaker["rank"] = int(token["number"])
+    elif token["kind"] == "TP":
+        speaker["tp_rank"] = int(token["number"])
+    return speaker
+
+
+def read_sentence(sentence):
+    """The numbers in one sentence of a start-up log, as a dict; {} when it has none of these.
+
+    "Loading model weights took 7.4829 GB", "Model loading took 15.26 GiB memory and 23.1 seconds"
+        -> weights_gib, weights_decimals (digits printed after the point), load_s (if said).
+        Up to 0.8.2 vLLM prints GB and means GiB.
+    "# GPU blocks: 27899, # CPU blocks: 4096", "# cuda blocks: ...", "# GPU blocks: 27899"
+        -> gpu_blocks, and cpu_blocks if said
+    "GPU KV cache size: 67,296 tokens", "CPU KV cache size: ..."  -> kv_tokens
+    "Maximum concurrency for 4,096 tokens per request: 16.43x"  -> tokens_per_request,
+        max_concurrency
+    "Available KV cache memory: 8.22 GiB", "... reserved for KV Cache is 8.69GiB.",
+    "... kv_cache_size=34.96GiB, ..."  -> kv_memory_gib
+    Integers are ints (without their commas), the rest floats. A number cut off before its unit is
+    not a number that was said.
+    """
+    # BEGIN SOLUTION (task 6)
+    count, decimal = r"(\d[\d,]{0,19})(?![\d.])", r"(\d{1,9}(?:\.(\d{1,9}))?)"
+    facts = {}
+    if said := _find(rf"(?:Loading model weights|Model loading) took {decimal} ?Gi?B", sentence):
+        facts |= {"weights_gib": float(said[1]), "weights_decimals": len(said[2] or "")}
+        if seconds := _find(rf"Gi?B(?: memory)? and {decimal} s", sentence):
+            facts["load_s"] = float(seconds[1])
+    if said := _find(rf"# ?\w+ blocks: {count}", sentence):
+        facts["gpu_blocks"] = _integer(said[1])
+        if swapped := _find(rf"blocks: [\d,]+, # CPU blocks: {count}", sentence):
+            facts["cpu_blocks"] = _integer(swapped[1])
+    if said := _find(rf"KV cache size: {count} tokens", sentence):
+        facts["kv_tokens"] = _integer(said[1])
+    if said := _find(rf"concurrency for {count} tokens per request: {decimal}x", sentence):
+        facts["tokens_per_request"] = _integer(said[1])
+        facts["max_concurrency"] = float(said[2])
+    if said := _find(
+        rf"(?:Available KV cache memory: |for KV Cache is |kv_cache_size=){decimal} ?GiB", sentence
+    ):
+        facts["kv_memory_gib"] = float(said[1])
+    return facts
+    # END SOLUTION
+
+
+# BEGIN SOLUTION (task 6)
+def _find(pattern, sentence):
+    return re.search(pattern, sentence, re.ASCII)
+
+
+def _integer(digits):
+    return int(digits.replace(",", ""))
+
+
+# END SOLUTION
+
+_SETTINGS = {  # in the engine's own words; a value it did not print stays unknown
+    "model": r"\bmodel(?:=|': )'([^']{1,300})'",
+    "tp_size": r"\btensor_parallel_size(?:=|': )(\d{1,6})",
+    "pp_size": r"\bpipeline_parallel_size(?:=|': )(\d{1,6})",
+    "dp_size": r"\bdata_parallel_size(?:=|': )(\d{1,6})",
+    "max_model_len": r"\bmax_(?:seq_len|model_len)(?:=|': )(\d{1,9})",
+    "dtype": r"(?<!\w)dtype(?:=|': )'?(?:torch\.)?(\w{1,20})",
+    "kv_cache_dtype": r"\bkv_cache_dtype(?:=|': )'?(\w{1,20})",
+    "quantization": r"\bquantization(?:=|': )'?([\w.\-]{1,40})",
+}
+_OTHER = {
+    "nccl_version": r"vLLM is using nccl==([\d.]{1,20}\d)",
+    "loading_model": r"Starting to load model (\S{1,300}?)(?:\.\.\.)?(?:\s|$)",
+    "all_reduce_backends": r"Using \[([^\]]{0,200})\] all-reduce backends",
+    "custom_all_reduce_off": r"Custom allreduce is disabled because ([^.]{1,200})",
+    "cuda_graph_addresses": r"Registering (\d{1,9}) cuda graph",
+    "distributed_backend": r"Defaulting to use (\w{1,20}) for distributed",
+    "ready_s": r"init engine \(profile[^)]{0,80}\) took (\d{1,9}(?:\.\d{1,9})?) s",
+    "max_model_len": r"Using max model len (\d{1,9})(?!\d)",
+    "kv_memory_gib": r"Explicitly set \((\d{1,9}(?:\.\d{1,9})?)/[\d.]{1,20}\) ?GiB for KV cache",
+}
+_RANK_WORDS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank"}
+_FLOATS = ("ready_s", "kv_memory_gib")
+
+
+def _read_setting_sentence(sentence):
+    """What the other known sentences say: versions, sizes, ranks, loaded weights, back ends."""
+    facts = {}
+    if re.match(r"Initializing|args:|non-default|vLLM API|█ version", sentence):
+        if said := re.match(r"Initializing an? (V[01]) LLM engine", sentence):
+            facts["engine"] = said[1]
+        if said := re.match(r"[^(]{0,60}(?:\(v|version )v?(\d[\w.+\-]{0,60})", sentence, re.ASCII):
+            facts["version"] = said[1].rstrip(".")
+        for name, pattern in _SETTINGS.items():
+            if said := re.search(pattern, sentence, re.ASCII):
+                facts[name] = int(said[1]) if said[1].isdigit() and name != "model" else said[1]
+        if facts.get("quantization") == "None":
+            del facts["quantization"]
+    for name, pattern in _OTHER.items():
+        if said := re.match(pattern, sentence, re.ASCII):
+            numeric = name in ("cuda_graph_addresses", "max_model_len")
+            value = int(said[1]) if numeric else said[1]
+            facts[name] = float(value) if name in _FLOATS else value
+    if said := re.match(r"rank (\d{1,6}) in world size (\d{1,6}) is assigned as", sentence):
+        facts |= {"rank": int(said[1]), "world_size": int(said[2])}
+        for word, number in re.findall(r"\b(DP|PP|TP) rank (\d{1,6})", sentence, re.ASCII):
+            facts[_RANK_WORDS[word]] = int(number)
+    if said := re.match(r"world_size=(\d{1,6}) rank=(\d{1,6}) local_rank=", sentence, re.ASCII):
+        facts |= {"rank": int(said[2]), "world_size": int(said[1])}
+    if said := re.match(
+        r"Loaded weight (\S{1,200}) with shape torch\.Size\(\[([\d, ]{0,60})\]\)", sentence
+    ):
+        facts["loaded_weight"] = said[1]
+        facts["loaded_shape"] = [int(n) for n in re.findall(r"\d{1,12}", said[2])]
+    return facts
+
+
+_OF_A_RANK = ("weights_gib", "weights_decimals", "load_s", "kv_memory_gib")
+_OF_THE_ENGINE = (
+    "version engine model dtype quantization kv_cache_dtype tp_size pp_size dp_size world_size "
+    "max_model_len nccl_version distributed_backend gpu_blocks cpu_blocks max_concurrency "
+    "tokens_per_request ready_s"
+).split()
+
+
+def read_startup_log(text):
+    """What a start-up log of vLLM 0.2.7 to 0.33 says, and who says it. (Given; calls yours.)
+
+    text: any str. Never raises on one, and never fills in what nobody said: that is None or absent.
+    Returns a dict:
+      `claims`  every fact in order: {"what", "value", "who", "rank", "start", "repeated"};
+      `ranks`   one dict per worker that reported for itself: `who`, `rank`, `tp_rank`, `pp_rank`,
+                `dp_rank`, `weights_gib`, `weights_decimals`, `load_s`, `kv_memory_gib`, `repeated`;
+      `kv_tokens`  every "KV cache size", in order: 0.8.0 to 0.11.0 print one per rank;
+      `starts`  how many engines started in this text, one after another; the rest is the last one;
+      version, engine, model, dtype, quantization, kv_cache_dtype, tp_size, pp_size, dp_size,
+      world_size, max_model_len, nccl_version, distributed_backend, gpu_blocks, cpu_blocks,
+      max_concurrency, tokens_per_request, ready_s.
+    `rank` is the global rank, known when a prefix, a rank line or the convention of the executor
+    says it (V0 and single-GPU engines print rank 0 without a prefix); otherwise None.
+    """
+    told, start, opened = [], 0, set()
+    for said in sentences(text):
+        facts = read_sentence(said["text"]) | _read_setting_sentence(said["text"])
+        if said["text"].startswith("Initializing"):
+            who = re.sub(r"\s*\bpid=\d*", "", said["who"] or "")
+            start, opened = (start + 1, {who}) if who in opened else (start, opened | {who})
+        if facts:
+            told.append((said, facts, start))
+    last = max((s for _, facts, s in told if _is_report(facts)), default=start)
+    ranks_of = _known_ranks([(said, facts) for said, facts, s in told if s == last])
+    log = dict.fromkeys(_OF_THE_ENGINE) | {"starts": start + bool(opened), "kv_tokens": []}
+    workers, log["claims"] = {}, []
+    for said, facts, s in told:
+        rank = ranks_of(said) if s == last else said["rank"]
+        for what, value in facts.items():
+            of_rank = rank if what in _OF_A_RANK else said["rank"]
+            where = {"who": said["who"], "rank": of_rank, "start": s, "repeated": said["repeated"]}
+            log["claims"].append({"what": what, "value": value} | where)
+        if s != last:
+            continue
+        for name in _OF_THE_ENGINE:
+            asked = not said["text"].startswith("Initializing")  # the engine's own word counts more
+            if name in facts and not (asked and log[name] is not None and name in _SETTINGS):
+                log[name] = facts[name]
+        if "kv_tokens" in facts:
+            log["kv_tokens"].append(facts["kv_tokens"])
+        if any(name in facts for name in _OF_A_RANK):
+            key = (said["who"], rank)
+            worker = workers.setdefault(key, _worker(said, rank))
+            worker |= {name: facts[name] for name in _OF_A_RANK if name in facts}
+            worker["repeated"] = max(worker["repeated"], said["repeated"])
+    log["ranks"] = _by_rank(list(workers.values()), (log["tp_size"] or 0) * (log["pp_size"] or 1))
+    return log
+
+
+def _by_rank(workers, world_size):
+    """Sorted by rank; when all ranks but one are named, the one worker left is the one left."""
+    unnamed = [worker for worker in workers if worker["rank"] is None]
+    missing = set(range(world_size)) - {worker["rank"] for worker in workers}
+    if len(unnamed) == len(missing) == 1 and unnamed[0]["who"] and not unnamed[0]["repeated"]:
+        unnamed[0]["rank"] = missing.pop()
+    return sorted(workers, key=lambda worker: (worker["rank"] is None, worker["rank"] or 0))
+
+
+def _is_report(facts):
+    return any(name in facts for name in ("weights_gib", "gpu_blocks", "kv_tokens"))
+
+
+def _worker(said, rank):
+    names = ("who", "tp_rank", "pp_rank", "dp_rank")
+    return {name: said[name] for name in names} | {"rank": rank, "repeated": 0}
+
+
+def _known_ranks(told):
+    """A function said -> global rank or None, from everything this start says about ranks."""
+    sizes = [facts["tp_size"] for _, facts in told if "tp_size" in facts]
+    tp_size = sizes[-1] if sizes else None
+    named = {
+        said["who"]: facts["rank"]
+        for said, facts in told
+        if "rank" in facts and said["who"] not in (None, "driver")
+    }
+    workers = any(re.match(r"(Vllm|Ray)?Worker", said["who"] or "") for said, _ in told)
+
+    def rank_of(said):
+        if said["rank"] is not None:
+            return said["rank"]
+        if said["who"] in named:
+            return named[said["who"]]
+        if said["tp_rank"] is not None or said["pp_rank"] is not None:
+            if not said["pp_rank"]:
+                return said["tp_rank"] or 0
+            return said["pp_rank"] * tp_size + (said["tp_rank"] or 0) if tp_size else None
+        if said["who"] == "driver" or (said["who"] or "").startswith("EngineCore") and not workers:
+            return 0
+        return None
+
+    return rank_of
+
+
+def which_split(model, weights_gib, tp_size, pp_size=1):
+    """Which way of splitting explains the weights one rank reports.
+
+    Candidates: the split asked for, pipeline only, tensor parallel only, none at all (tp_size and
+    pp_size each as asked, or 1), with every stage of each. The one whose `rank_weights` total comes
+    nearest wins, the one asked for when two tie, provided it is within 5 %: splits differ by much
+    more, buffers by less.
+    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (reported minus expected), or None.
+    """
+    # BEGIN SOLUTION (task 7)
+    reported, best = weights_gib * GIB, None
+    for tp, pp in dict.fromkeys([(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]):
+        for stage in range(pp):
+            expected = rank_weights(model, tp, pp, stage)["total_bytes"]
+            residual = round(reported - expected)
+            near = abs(residual) <= 0.05 * expected
+            if near and (best is None or abs(residual) < abs(best["residual_bytes"])):
+                split = {"tp_size": tp, "pp_size": pp, "pp_rank": stage}
+                best = split | {"residual_bytes": residual}
+    return best
+    # END SOLUTION
+
+
+_EXACT_MIB = 0.25  # what the arithmetic of rank_weights leaves open on published logs
+_SWAP_GIB = 4  # V0 default of --swap-space, per rank
+_V0_BLOCK = 16
+
+
+def reconcile(log, model, tp_size, pp_size=1, block_size=None):
+    """Hold a log against the ledger: one line per claim, and a verdict. (Given; calls yours.)
+
+    log: of `read_startup_log`. Returns {"lines", "verdict", "findings"}.
+    A line: `claim`, `rank`, `expected`, `reported`, `residual`, `unit`, `status`, `cause`; status
+    is "exact" (within what the log prints), "close" (within 5 %), or "off".
+    verdict: "consistent", "wrong split", "unexplained" or "nothing to check"; findings: words from
+    "pipeline not applied", "tensor parallel not applied", "different split", "heavier rank",
+    "kv not sharded", "kv unexplained", "weights unexplained", "quantized".
+    """
+    lines, findings = [], []
+    weights = [worker for worker in log["ranks"] if "weights_gib" in worker]
+    for name, asked in [("tp_size", tp_size), ("pp_size", pp_size)]:
+        if log[name] is not None:
+            same = log[name] == asked
+            cause = "" if same else f"the engine was started with {name}={log[name]}"
+            lines.append(_line(name, None, asked, log[name], "", same, cause))
+            findings += [] if same else ["different split"]
+    for worker in [] if log["quantization"] else weights:
+        lines.append(_weights_line(worker, model, tp_size, pp_size, findings))
+    if log["quantization"]:
+        cause = f"quantized ({log['quantization']}): the ledger counts {model['dtype_bytes']} bytes"
+        lines.append(_line("weights", None, None, None, "GiB", True, cause + " per weight"))
+        findings.append("quantized")
+    lines += _peer_lines(weights, tp_size, pp_size, findings)
+    lines += _kv_lines(log, model, tp_size, pp_size, block_size, findings)
+    findings = list(dict.fromkeys(findings))
+    wrong = {"pipeline not applied", "tensor parallel not applied", "different split"}
+    wrong |= {"heavier rank", "kv not sharded"}
+    verdict = "consistent"
+    if wrong & set(findings):
+        verdict = "wrong split"
+    elif {"weights unexplained", "kv unexplained"} & set(findings):
+        verdict = "unexplained"
+    elif not any(line["reported"] is not None for line in lines):
+        verdict = "nothing to check"
+    return {"lines": lines, "verdict": verdict, "findings": findings}
+
+
+def _line(claim, rank, expected, reported, unit, exact, cause="", close=False):
+    comparable = None not in (expected, reported)
+    residual = reported - expected if comparable else None
+    status = "exact" if exact else "close" if close else "off"
+    line = {"claim": claim, "rank": rank, "expected": expected, "reported": reported}
+    return line | {"residual": residual, "unit": unit, "status": status, "cause": cause}
+
+
+def _weights_line(worker, model, tp_size, pp_size, findings):
+    reported, rank = worker["weights_gib"], worker["rank"]
+    stages = range(pp_size)
+    if rank is not None and rank < tp_size * pp_size:
+        stages = [rank // tp_size]
+    totals = [rank_weights(model, tp_size, pp_size, stage)["total_bytes"] / GIB for stage in stages]
+    expected = min(totals, key=lambda total: abs(total - reported))
+    printed = 0.5 * 10 ** -worker["weights_decimals"] + _EXACT_MIB * MIB / GIB
+    exact, close = abs(reported - expected) <= printed, abs(reported - expected) <= 0.05 * expected
+    cause = ""
+    if close and not exact:
+        cause = "buffers and workspaces nobody itemised"
+    elif not exact:
+        split = which_split(model, reported, tp_size, pp_size)
+        cause = "no split of these weights comes near"
+        if split is None:
+            findings.append("weights unexplained")
+        else:
+            asked = {"tp_size": tp_size, "pp_size": pp_size}
+            words = {"tp_size": "tensor parallel", "pp_size": "pipeline"}
+            missed = [words[name] for name in asked if split[name] != asked[name]]
+            findings += [f"{word} not applied" for word in missed] or ["different split"]
+            cause = f"fits tp_size={split['tp_size']} pp_size={split['pp_size']}"
+    who = "weights" if worker["who"] is None else f"weights ({worker['who']})"
+    return _line(who, rank, expected, reported, "GiB", exact, cause, close)
+
+
+def _peer_lines(weights, tp_size, pp_size, findings):
+    """Ranks of one stage hold the same bytes: the heaviest against the lightest."""
+    lines = []
+    for stage in range(pp_size):
+        peers = [w for w in weights if pp_size == 1 or (w["rank"] or 0) // tp_size == stage]
+        if pp_size > 1:
+            peers = [worker for worker in peers if worker["rank"] is not None]
+        if len(peers) < 2:
+            continue
+        least = min(peers, key=lambda worker: worker["weights_gib"])
+        most = max(peers, key=lambda worker: worker["weights_gib"])
+        low, high = least["weights_gib"], most["weights_gib"]
+        same = high - low <= 10 ** -min(w["weights_decimals"] for w in peers) + 1e-9
+        cause = "" if same else f"{most['who'] or 'one rank'} holds more than its peers"
+        claim = f"heaviest rank of stage {stage}"
+        lines.append(_line(claim, most["rank"], low, high, "GiB", same, cause))
+        findings += [] if same else ["heavier rank"]
+    return lines
+
+
+def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
+    width = 1 if (log["kv_cache_dtype"] or "").startswith("fp8") else None
+    per_token = [
+        kv_bytes_per_token(model, tp_size, pp_size, stage, width) for stage in range(pp_size)
+    ]
+    unsharded = [kv_bytes_per_token(model, 1, pp_size, stage, width) for stage in range(pp_size)]
+    fullest, lines = max(per_token), []
+    memory = min((w["kv_memory_gib"] for w in log["ranks"] if "kv_memory_gib" in w), default=None)
+    tokens = min(log["kv_tokens"], default=None)
+    block_size = block_size or _V0_BLOCK
+    if tokens is None and log["gpu_blocks"] is not None:
+        tokens = log["gpu_blocks"] * block_size
+    if memory is not None and tokens:
+        expected = memory * GIB / fullest
+        exact = abs(tokens - expected) * fullest <= 0.006 * GIB + 256 * fullest
+        close = abs(tokens - expected) <= 0.05 * expected
+        cause = "" if exact else "one rank's share of the memory is not all cache" if close else ""
+        if not close:
+            whole = memory * GIB / max(unsharded)
+            word = "kv not sharded" if abs(tokens - whole) <= 0.05 * whole else "kv unexplained"
+            cause = "every rank holds all KV heads" if word == "kv not sharded" else "no split fits"
+            findings.append(word)
+        lines.append(_line("KV tokens", None, round(expected), tokens, "", exact, cause, close))
+    if log["cpu_blocks"]:
+        expected = int(_SWAP_GIB * GIB // (block_size * fullest))
+        exact, cause, reported = expected == log["cpu_blocks"], "", log["cpu_blocks"]
+        if not exact and int(_SWAP_GIB * GIB // (block_size * max(unsharded))) == reported:
+            cause, findings[:] = "every rank holds all KV heads", [*findings, "kv not sharded"]
+        elif not exact:
+            gib = reported * block_size * fullest / GIB
+            cause = f"a swap space of {gib:.3g} GiB per rank, or another block size"
+        lines.append(_line("CPU blocks", None, expected, reported, "", exact, cause, not exact))
+    if log["max_concurrency"] and tokens:
+        expected = tokens / log["tokens_per_request"]
+        exact = abs(log["max_concurrency"] - expected) <= 0.006
+        close = abs(log["max_concurrency"] - expected) <= 0.05 * expected
+        cause = "" if exact else "a request takes whole blocks"
+        said = log["max_concurrency"]
+        lines.append(_line("max concurrency", None, expected, said, "x", exact, cause, close))
+    return lines
+
+
+def replicas_or_tp(
+    model,
+    gpu_memory_bytes,
+    hbm_bytes_per_s,
+    all_reduce_s,
+    context_tokens,
+    num_sequences,
+    slowdowns=(1.0, 1.0),
+):
+    """Two GPUs: two replicas at tp_size=1, or one engine at tp_size=2, for one decode step?
+
+    gpu_memory_bytes: of one GPU, for weights and KV cache. all_reduce_s: one all-reduce of this
+    batch. context_tokens: KV length of a sequence. num_sequences: in flight on both GPUs together;
+    the replicas share them as evenly as they go. slowdowns: how many times slower each GPU reads.
+    A GPU's step reads its parameters and its sequences' KV once: bytes / bandwidth x slowdown.
+    Ranks of one engine go in lockstep: the slowest sets the step, and 2 all-reduces per layer + 1
+    for the embedding come on top. Replicas do not wait for each other.
+    Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's),
+    "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or "neither": of those that
+    fit the one with more tokens per second. ValueError when num_sequences is below 2.
+    """
+    # BEGIN SOLUTION (task 8)
+    if num_sequences < 2:
+        raise ValueError(f"num_sequences={num_sequences}: two GPUs need at least 2")
+    used = {1: [], 2: []}  # bytes read per step on each GPU, by tp_size
+    shares = [-(-num_sequences // 2), num_sequences // 2]
+    for tp_size, counts in [(1, shares), (2, [num_sequences] * 2)]:
+        weights = rank_weights(model, tp_size)
+        for count in counts:
+            cache = count * context_tokens * kv_bytes_per_token(model, tp_size)
+            used[tp_size].append(
+                (weights["parameters_bytes"] + cache, weights["total_bytes"] + cache)
+            )
+    steps = {
+        tp_size: [
+            read / hbm_bytes_per_s * slower
+            for (read, _), slower in zip(used[tp_size], slowdowns, strict=True)
+        ]
+        for tp_size in used
+    }
+    lockstep = max(steps[2]) + (2 * model["num_layers"] + 1) * all_reduce_s
+    fits = {tp: all(held <= gpu_memory_bytes for _, held in used[tp]) for tp in used}
+    alone = sum(count / step for count, step in zip(shares, steps[1], strict=True))
+    options = {
+        "replicas": {"fits": fits[1], "step_s": max(steps[1]), "tokens_per_s": alone},
+        "tp": {"fits": fits[2], "step_s": lockstep, "tokens_per_s": num_sequences / lockstep},
+    }
+    for option in options.values():
+        option["tokens_per_s"] *= option["fits"]
+    best = max(options, key=lambda name: options[name]["tokens_per_s"])
+    return options | {"choice": best if options[best]["fits"] else "neither"}
+    # END SOLUTION
+
+
+# --- Part B: the same numbers, live -----------------------------------------------------------
+
+
+def check_split(model, tp_size):
+    """None when vLLM can split this model over `tp_size` ranks; ValueError in one sentence if not.
+
+    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width; the message names
+    every one that fails, as `num_heads=7`, `num_kv_heads=3`, `intermediate_size=1023`, then
+    `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert.
+    """
+    # BEGIN SOLUTION (task 9)
+    if tp_size < 1:
+        raise ValueError(f"tp_size={tp_size}: must be 1 or more")
+    kv_heads = model["num_kv_heads"]
+    wrong = [name for name in ("num_heads", "intermediate_size") if model[name] % tp_size]
+    if max(kv_heads, tp_size) % min(kv_heads, tp_size):
+        wrong.append("num_kv_heads")
+    if wrong:
+        sizes = " and ".join(f"{name}={model[name]}" for name in wrong)
+        raise ValueError(f"{sizes} cannot be split evenly over tp_size={tp_size} ranks")
+    # END SOLUTION
+
+
+def treatment(full_shape, rank_shapes):
+    """What tensor parallelism did to a parameter, from its shape at tp_size=1 and on every rank.
+
+    Returns "replicated" (all alike and whole), "rows" or "columns" (that dimension adds up to the
+    whole), or "rows, part copied" (the ranks' rows add up to more: KV heads held twice, padding).
+    A vector has rows. ValueError when no treatment of one dimension gives these shapes.
+    """
+    # BEGIN SOLUTION (task 10)
+    if all(list(shape) == list(full_shape) for shape in rank_shapes):
+        return "replicated"
+    changed = [
+        dimension
+        for dimension in range(len(full_shape))
+        if any(shape[dimension] != full_shape[dimension] for shape in rank_shapes)
+    ]
+    if len(changed) != 1:
+        raise ValueError(f"{full_shape} became {rank_shapes}: more than one dimension changed")
+    dimension, size = changed[0], sum(shape[changed[0]] for shape in rank_shapes)
+    if size == full_shape[dimension]:
+        return "columns" if len(full_shape) > 1 and dimension == len(full_shape) - 1 else "rows"
+    if dimension == 0 and size > full_shape[dimension]:
+        return "rows, part copied"
+    raise ValueError(f"{full_shape} became {rank_shapes}: some of it is missing")
+    # END SOLUTION
+
+
+def collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes=4):
+    """The collectives of one engine step that runs `num_tokens` tokens of `num_sequences` requests.
+
+    Two all-reduces per layer (lab 01) and one for the vocabulary-parallel embedding, each of one
+    activation [num_tokens, hidden] (lab 03's payload); then one all-gather of the logits of each
+    sequence's last token, [num_sequences, padded vocabulary]; its payload is the gathered result.
+    Returns {"all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"}: counts, and
+    payload bytes summed over them. One rank alone: all zero.
+    """
+    # BEGIN SOLUTION (task 11)
+    if tp_size == 1:
+        return dict.fromkeys(
+            ("all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"), 0
+        )
+    all_reduces = 2 * model["num_layers"] + 1
+    return {
+        "all_reduces": all_reduces,
+        "all_reduce_bytes": all_reduces * num_tokens * model["hidden_size"] * element_bytes,
+        "all_gathers": 1,
+        "all_gather_bytes": num_sequences * padded_vocab(model["vocab_size"]) * element_bytes,
+    }
+    # END SOLUTION
+
+
+# --- Part C: tensor and sequence parallelism in Torch -----------------------------------------
+#
+# A rank's part in an overlapped layer is a list of operations, issued in this order:
+#
+#   ["post_recv", tensor, chunk, peer]  a buffer waits for this chunk; returns at once
+#   ["send", tensor, chunk, peer]       put this chunk on the wire; returns at once
+#   ["wait", tensor, chunk, peer]       block until the posted receive has arrived
+#   ["wait_send", tensor, chunk, peer]  block until the chunk has left; its buffer is free again
+#   ["gemm", tensor, chunk]             multiply one chunk of rows; `tensor` names the product
+#   ["add", tensor, chunk, peer]        add a partial sum that has arrived to one's own
+#
+# There are num_ranks chunks; rank r owns chunk r. A rank's sends leave one after the other.
+
+
+def all_gather_gemm_schedule(num_ranks, rank):
+    """The operations of `rank` in y = all-gather(x) @ W.T, with the gather behind the GEMMs.
+
+    Each rank starts with its own chunk of "x" and must multiply every chunk ("gemm" of "y") once
+    it has it. Every receive is posted before the send it is exchanged for, every send and receive
+    is waited for before the function returns. Returns a list of operations as above.
+    Source: tensor_parallel_toy/schedule.py runs the same form; PyTorch calls it async-TP.
+    """
+    # BEGIN SOLUTION (task 12)
+    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
+    behind = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
+    schedule = [["post_recv", "x", peer, peer] for peer in behind]
+    schedule += [["send", "x", rank, peer] for peer in ahead]
+    schedule.append(["gemm", "y", rank])
+    for peer in behind:
+        schedule += [["wait", "x", peer, peer], ["gemm", "y", peer]]
+    return schedule + [["wait_send", "x", rank, peer] for peer in ahead]
+    # END SOLUTION
+
+
+def gemm_reduce_scatter_schedule(num_ranks, rank):
+    """The operations of `rank` in y = reduce-scatter(x @ W.T), with the scatter behind the GEMMs.
+
+    "gemm" of "y" makes a rank's partial sum of one chunk; the owner of a chunk must end with the
+    sum over all ranks, each counted once. A partial sum may leave as soon as its GEMM is done.
+    Receives, sends and waits as in all_gather_gemm_schedule. Returns a list of operations.
+    """
+    # BEGIN SOLUTION (task 13)
+    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
+    behind = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
+    schedule = [["post_recv", "y", rank, peer] for peer in behind]
+    for peer in ahead:
+        schedule += [["gemm", "y", peer], ["send", "y", peer, peer]]
+    schedule.append(["gemm", "y", rank])
+    for peer in behind:
+        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
+    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    # END SOLUTION

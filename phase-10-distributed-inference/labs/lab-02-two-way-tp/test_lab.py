@@ -1,0 +1,543 @@
+"""Lab 02: a ledger in bytes, held against live workers, published logs and a live vLLM.
+
+The oracles: shapes and counts read from running workers (captures/, and the live run of part B),
+sentences as the releases of vLLM print them, and figures worked out by hand below.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labkit.expect import expect_close, expect_equal, expect_error
+from labkit.loading import load_module
+
+HERE = Path(__file__).parent
+CAPTURES = HERE / "captures"
+GIB, MIB = 2**30, 2**20
+
+
+def config(name):
+    return json.loads((HERE / "configs" / f"{name}.json").read_text())
+
+
+def capture(name):
+    """The job and the ranks' reports of a recorded run (made by record.py)."""
+    return json.loads((CAPTURES / name / "report.json").read_text())
+
+
+def tiny(**changes):
+    fields = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 96,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 4,
+        "vocab_size": 500,
+        "max_position_embeddings": 128,
+        "torch_dtype": "float16",
+    }
+    return fields | changes
+
+
+# --- Part A: the ledger of a start-up ---------------------------------------------------------
+
+
+@pytest.mark.points(5)
+def test_vocabulary_is_padded_and_kv_heads_are_copied(lab):
+    """Vocabularies grow to 64s; KV heads never go below one per rank."""
+    idea = "the rows are padded to the next multiple of 64 before anything is split"
+    for size, padded in [(512, 512), (500, 512), (513, 576), (50272, 50304), (152064, 152064)]:
+        call = f"padded_vocab({size})"
+        expect_equal(lab.padded_vocab(size), padded, call=call, idea=idea)
+    idea = "with more ranks than KV heads, several ranks hold the same head"
+    for kv_heads, tp_size, each in [(8, 1, 8), (8, 2, 4), (8, 8, 1), (8, 16, 1), (1, 2, 1)]:
+        call = f"kv_heads_per_rank({kv_heads}, {tp_size})"
+        expect_equal(lab.kv_heads_per_rank(kv_heads, tp_size), each, call=call, idea=idea)
+    for kv_heads, tp_size in [(3, 2), (8, 12)]:
+        expect_error(
+            ValueError,
+            lambda k=kv_heads, t=tp_size: lab.kv_heads_per_rank(k, t),
+            call=f"kv_heads_per_rank({kv_heads}, {tp_size})",
+            mentions=[kv_heads, tp_size],
+        )
+
+
+@pytest.mark.points(7)
+@pytest.mark.waits_for("test_vocabulary_is_padded_and_kv_heads_are_copied")
+def test_each_parameter_is_split_its_own_way(lab):
+    """Rows, columns, heads or nothing: each parameter its own way."""
+    model = lab.model_shape(tiny(attention_bias=True))
+    for split, shape, tp_size, expected, idea in [
+        ("rows", [320, 96], 4, [80, 96], "rows are the output dimension, the first of [out, in]"),
+        ("columns", [96, 160], 4, [96, 40], "columns are the input dimension, the last"),
+        ("whole", [96], 4, [96], "norms and row-parallel biases stay whole on every rank"),
+        ("vocab", [500, 96], 2, [256, 96], "the vocabulary is padded, then split by rows"),
+        ("heads", [160, 96], 2, [80, 96], "q, k and v are split by whole heads"),
+        ("heads", [160, 96], 4, [40, 96], "q, k and v are split by whole heads"),
+        ("heads", [160], 4, [40], "a bias follows the rows of its weight"),
+        ("rows", [4, 320, 96], 2, [4, 160, 96], "every rank holds a slice of every expert"),
+        ("columns", [4, 96, 160], 2, [4, 96, 80], "every rank holds a slice of every expert"),
+    ]:
+        parameter = {"name": "x.weight", "shape": shape, "split": split, "where": 0}
+        call = f"rank_shape({split} {shape}, model, tp_size={tp_size})"
+        expect_equal(lab.rank_shape(parameter, model, tp_size), expected, call=call, idea=idea)
+    alone = lab.model_shape(tiny(num_key_value_heads=1))
+    parameter = {"name": "qkv.weight", "shape": [112, 96], "split": "heads", "where": 0}
+    expect_equal(
+        lab.rank_shape(parameter, alone, 4),
+        [40, 96],
+        call="rank_shape(heads [112, 96] of 12 heads and 1 KV head, tp_size=4)",
+        idea="3 query heads of 8 rows each, and the only key and value head whole on every rank",
+    )
+    parameter = {"name": "mlp.down_proj", "shape": [96, 161], "split": "columns", "where": 0}
+    expect_error(
+        ValueError,
+        lambda: lab.rank_shape(parameter, model, 2),
+        call="rank_shape(columns [96, 161], model, tp_size=2)",
+        mentions=["mlp.down_proj", 161, 2],
+    )
+
+
+RECORDED = ["tp1", "tp2", "tp2-replicated-kv", "tp2-tied", "tp2-vocab-500", "pp2"]
+
+
+@pytest.mark.points(9)
+@pytest.mark.waits_for("test_each_parameter_is_split_its_own_way")
+@pytest.mark.parametrize("name", RECORDED)
+def test_bytes_of_recorded_workers(lab, name):
+    """A rank's weights, to the byte, as recorded in live workers."""
+    recorded = capture(name)
+    tp_size, pp_size = recorded["tp_size"], recorded["pp_size"]
+    model = lab.model_shape(recorded["config"])
+    for report in recorded["ranks"]:
+        stage = report["rank"] // tp_size
+        weights = lab.rank_weights(model, tp_size, pp_size, stage)
+        call = f"rank_weights(tiny Llama, tp_size={tp_size}, pp_size={pp_size}, pp_rank={stage})"
+        live = sum(parameter["bytes"] for parameter in report["parameters"].values())
+        rope = sum(b["bytes"] for b in report["buffers"] if b["name"] == "cos_sin_cache")
+        for term, expected, idea in [
+            ("parameters_bytes", live, "the worker's own tensors, one by one: captures/" + name),
+            ("rope_table_bytes", rope, "every rank keeps the cos/sin table whole"),
+        ]:
+            expect_equal(weights[term], expected, call=f"{call}['{term}']", idea=idea)
+
+
+PUBLISHED = json.loads((CAPTURES / "quoted-logs" / "quoted.json").read_text())["weights"]
+
+
+@pytest.mark.points(7)
+@pytest.mark.waits_for("test_bytes_of_recorded_workers")
+def test_published_logs_once_the_allocator_is_counted(lab):
+    """Published logs agree within 0.25 MiB, the allocator counted."""
+    for quoted in PUBLISHED:
+        model, tp_size = lab.model_shape(config(quoted["config"])), quoted["tp_size"]
+        weights = lab.rank_weights(model, tp_size)
+        call = f"rank_weights({quoted['config']}, tp_size={tp_size})"
+        terms = ("parameters_bytes", "rope_table_bytes", "allocator_rounding_bytes")
+        expect_equal(
+            weights["total_bytes"],
+            sum(weights[term] for term in terms),
+            call=f"{call}['total_bytes']",
+            idea="the total is the sum of its three terms",
+        )
+        expect_close(
+            weights["total_bytes"] / GIB,
+            quoted["weights_gib"],
+            call=f"{call}['total_bytes'] in GiB, reported by vLLM {quoted['version']}",
+            # 4 decimals printed (0.05 MiB), and up to 0.2 MiB of small buffers nobody itemises
+            atol=0.25 * MIB / GIB,
+            idea="one rank's bytes; norms, the rope table and the allocator's rounding included",
+        )
+
+
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_vocabulary_is_padded_and_kv_heads_are_copied")
+def test_kv_bytes_of_one_token(lab):
+    """A token's KV: this stage's layers, this rank's KV heads."""
+    idea = "keys and values, of this stage's layers and this rank's KV heads"
+    for name, tp_size, pp_size, pp_rank, width, expected in [
+        ("llama-3-8b", 1, 1, 0, None, 131_072),
+        ("llama-3-8b", 2, 1, 0, None, 65_536),
+        ("llama-3-8b", 16, 1, 0, None, 16_384),
+        ("qwen2.5-72b", 4, 1, 0, None, 81_920),
+        ("qwen2.5-72b", 4, 1, 0, 1, 40_960),
+        ("qwen3-32b", 1, 2, 1, None, 131_072),
+        ("opt-1.3b", 2, 1, 0, None, 98_304),
+    ]:
+        model = lab.model_shape(config(name))
+        call = f"kv_bytes_per_token({name}, {tp_size}, {pp_size}, {pp_rank}, {width})"
+        actual = lab.kv_bytes_per_token(model, tp_size, pp_size, pp_rank, width)
+        expect_equal(actual, expected, call=call, idea=idea)
+
+
+@pytest.mark.points(5)
+def test_capacity_as_each_version_counts_it(lab):
+    """Blocks, tokens and concurrency, as each version counts them."""
+    idea = "a block belongs to one request: from 0.9.1 a request takes whole blocks"
+    for memory, per_token, block, longest, version, expected in [
+        (10_000_000, 1000, 16, 1000, "0.6.3", (625, 10_000, 10.0)),
+        (10_000_000, 1000, 16, 1000, "0.9.0.1", (625, 10_000, 10.0)),
+        (10_000_000, 1000, 16, 1000, "0.9.1", (625, 10_000, 625 / 63)),
+        (10_000_000, 1000, 16, 1000, "0.20.0", (625, 10_000, 625 / 63)),
+        (10_000_000, 1000, 16, 1000, "0.20.1", (625, 9920, 625 / 63)),
+        (10_000_000, 1000, 16, 1000, "0.32.0", (625, 9920, 625 / 63)),
+        (9_999_999, 1000, 16, 1000, "0.6.3", (624, 9984, 9.984)),
+        (8 * MIB, 4096, 128, 64, "0.32.0", (16, 1024, 16.0)),
+    ]:
+        call = f"kv_capacity({memory}, {per_token}, {block}, {longest}, '{version}')"
+        actual = lab.kv_capacity(memory, per_token, block, longest, version)
+        wanted = dict(zip(("blocks", "tokens", "max_concurrency"), expected, strict=True))
+        expect_equal(actual, wanted, call=call, idea=idea)
+
+
+SENTENCES = [
+    ("Loading model weights took 7.4829 GB", {"weights_gib": 7.4829, "weights_decimals": 4}),
+    (
+        "Loading model weights took 8.4050 GB and 81.775431 seconds",
+        {"weights_gib": 8.405, "weights_decimals": 4, "load_s": 81.775431},
+    ),
+    (
+        "Model loading took 11.9642 GiB and 13.051931 seconds",
+        {"weights_gib": 11.9642, "weights_decimals": 4, "load_s": 13.051931},
+    ),
+    (
+        "Model loading took 15.26 GiB memory and 23.107530 seconds",
+        {"weights_gib": 15.26, "weights_decimals": 2, "load_s": 23.10753},
+    ),
+    ("# GPU blocks: 12344, # CPU blocks: 4096", {"gpu_blocks": 12344, "cpu_blocks": 4096}),
+    ("# cuda blocks: 13618, # CPU blocks: 2048", {"gpu_blocks": 13618, "cpu_blocks": 2048}),
+    ("# GPU blocks: 27899", {"gpu_blocks": 27899}),
+    ("GPU KV cache size: 67,296 tokens", {"kv_tokens": 67_296}),
+    ("CPU KV cache size: 2,048 tokens,", {"kv_tokens": 2048}),
+    ("GPU KV cache size: 1,234,567 tokens", {"kv_tokens": 1_234_567}),
+    (
+        "Maximum concurrency for 2048 tokens per request: 106.39x",
+        {"tokens_per_request": 2048, "max_concurrency": 106.39},
+    ),
+    (
+        "Maximum concurrency for 131,072 tokens per request: 1.50x",
+        {"tokens_per_request": 131_072, "max_concurrency": 1.5},
+    ),
+    ("Available KV cache memory: 8.22 GiB", {"kv_memory_gib": 8.22}),
+    (
+        "model weights take 7.17GiB; non_torch_memory takes 0.01GiB; PyTorch activation peak "
+        "memory takes 1.83GiB; the rest of the memory reserved for KV Cache is 26.60GiB.",
+        {"kv_memory_gib": 26.6},
+    ),
+    ("Model loading took 15.", {}),
+    ("Loading model weights took", {}),
+    ("GPU KV cache size: unknown", {}),
+    ("", {}),
+]
+
+
+@pytest.mark.points(5)
+def test_reads_each_sentence_and_invents_none(lab):
+    """Each generation's sentences are read; nothing is invented."""
+    idea = "GB means GiB, commas group thousands, and a number without its unit was not said"
+    for sentence, expected in SENTENCES:
+        call = f"read_sentence({sentence[:60]!r})"
+        expect_equal(lab.read_sentence(sentence), expected, call=call, idea=idea)
+    text = (CAPTURES / "tp2" / "rank-0.log").read_text()
+    log = lab.read_startup_log(text)
+    call = "read_startup_log(captures/tp2/rank-0.log)"
+    recorded = capture("tp2")["ranks"][0]["kv_cache"]
+    expect_equal(log["kv_tokens"], [recorded["tokens_reported"]], call=f"{call}['kv_tokens']")
+    expect_equal(log["ranks"][0]["rank"], 0, call=f"{call}['ranks'][0]['rank']")
+    if "weights_gib" in log["ranks"][0]:
+        raise AssertionError(f"{call}: the CPU build prints no weights; so none were said")
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_published_logs_once_the_allocator_is_counted")
+def test_a_log_tells_which_split_was_applied(lab):
+    """The weights of one rank tell which split was really applied."""
+    model = lab.model_shape(config("llama-3-8b"))
+    for reported, tp_size, pp_size, applied in [
+        (7.4829, 2, 1, (2, 1, 0)),
+        (3.7417, 2, 2, (2, 2, 0)),
+        (7.4829, 2, 2, (2, 1, 0)),
+        (14.9595, 2, 1, (1, 1, 0)),
+        (7.4797, 2, 2, (1, 2, 0)),
+        (4.1, 2, 1, None),
+        (1.3e9, 2, 1, None),
+    ]:
+        call = f"which_split(llama-3-8b, {reported}, tp_size={tp_size}, pp_size={pp_size})"
+        found = lab.which_split(model, reported, tp_size, pp_size)
+        idea = "compare with the ledger of every candidate; the nearest within 5 % explains it"
+        if found is None or applied is None:
+            expect_equal(found, applied, call=call, idea=idea)
+            continue
+        split = {name: found[name] for name in ("tp_size", "pp_size")}
+        wanted = dict(zip(("tp_size", "pp_size"), applied, strict=False))
+        expect_equal(split, wanted, call=call, idea=idea)
+        stages = [
+            lab.rank_weights(model, *applied[:2], s)["total_bytes"] for s in range(applied[1])
+        ]
+        residual = min((round(reported * GIB - total) for total in stages), key=abs)
+        expect_equal(found["residual_bytes"], residual, call=f"{call}['residual_bytes']")
+    text = (
+        "INFO 10-08 07:17:03 model_runner.py:692] Loading model weights took 7.4829 GB\n"
+        "(VllmWorkerProcess pid=30) INFO 10-08 07:17:03 model_runner.py:692] "
+        "Loading model weights took 14.9595 GB\n"
+    )
+    verdict = lab.reconcile(lab.read_startup_log(text), model, 2)
+    call = "reconcile(one rank 7.4829 GiB, the other 14.9595 GiB, tp_size=2)"
+    expect_equal(verdict["verdict"], "wrong split", call=f"{call}['verdict']")
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for("test_kv_bytes_of_one_token")
+def test_two_replicas_or_one_engine(lab):
+    """Two replicas or one engine: from memory, bandwidth and lockstep."""
+    model = lab.model_shape(config("llama-3-8b"))
+    gpu = {"gpu_memory_bytes": 40 * GIB, "hbm_bytes_per_s": 2e12}
+
+    def step(tp_size, sequences, context, slow=1.0):
+        read = lab.rank_weights(model, tp_size)["parameters_bytes"]
+        read += sequences * context * lab.kv_bytes_per_token(model, tp_size)
+        return read / 2e12 * slow
+
+    for context, sequences, all_reduce, slowdowns, choice in [
+        (1024, 33, 20e-6, (1.0, 1.0), "tp"),
+        (1024, 32, 90e-6, (1.0, 1.0), "replicas"),
+        (1024, 32, 20e-6, (1.0, 3.0), "replicas"),
+        (4096, 103, 5e-4, (1.0, 1.0), "tp"),
+        (8192, 200, 20e-6, (1.0, 1.0), "neither"),
+    ]:
+        answer = lab.replicas_or_tp(
+            model,
+            **gpu,
+            all_reduce_s=all_reduce,
+            context_tokens=context,
+            num_sequences=sequences,
+            slowdowns=slowdowns,
+        )
+        call = (
+            f"replicas_or_tp(llama-3-8b, 40 GiB, 2 TB/s, all_reduce_s={all_reduce}, "
+            f"{context}, {sequences}, slowdowns={slowdowns})"
+        )
+        shares = [math.ceil(sequences / 2), sequences // 2]
+        steps = [step(1, n, context, s) for n, s in zip(shares, slowdowns, strict=True)]
+        expect_close(
+            answer["replicas"]["step_s"],
+            max(steps),
+            call=f"{call}['replicas']['step_s']",
+            atol=1e-12,  # seconds; a product of three floats
+            idea="a replica reads all weights and the KV of its own sequences",
+        )
+        expect_close(
+            answer["tp"]["step_s"],
+            step(2, sequences, context, max(slowdowns)) + 65 * all_reduce,
+            call=f"{call}['tp']['step_s']",
+            atol=1e-12,  # seconds; a product of three floats
+            idea="lockstep: the slowest rank sets the step; 2 x 32 + 1 all-reduces come on top",
+        )
+        if answer["replicas"]["fits"]:
+            expect_close(
+                answer["replicas"]["tokens_per_s"],
+                sum(n / s for n, s in zip(shares, steps, strict=True)),
+                call=f"{call}['replicas']['tokens_per_s']",
+                atol=1e-6,  # tokens per second, of some thousands
+                idea="replicas do not wait for each other",
+            )
+        expect_equal(answer["choice"], choice, call=f"{call}['choice']")
+
+
+# --- Part B: the same numbers, live -----------------------------------------------------------
+
+
+def measure(tp_size, **changes):
+    """A live run of two_way.py, made once per process."""
+    module = sys.modules.get("lab02_two_way")
+    if module is None:
+        spec = importlib.util.spec_from_file_location("lab02_two_way", HERE / "two_way.py")
+        module = sys.modules["lab02_two_way"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module.measure(tp_size, **changes)
+
+
+@pytest.mark.points(6)
+def test_an_impossible_split_is_refused_in_one_sentence(lab):
+    """A split nobody can make is refused, naming what does not divide."""
+    for changes, tp_size, mentions in [
+        ({"num_attention_heads": 7, "num_key_value_heads": 7}, 2, ["num_heads=7", "tp_size=2"]),
+        ({"num_attention_heads": 6, "num_key_value_heads": 3}, 2, ["num_kv_heads=3", "tp_size=2"]),
+        ({"intermediate_size": 1023}, 2, ["intermediate_size=1023", "tp_size=2"]),
+        ({"intermediate_size": 1023}, 5, ["num_heads=12", "intermediate_size=1023", "tp_size=5"]),
+        ({}, 0, ["tp_size=0"]),
+    ]:
+        model = lab.model_shape(tiny(head_dim=8) | changes)
+        expect_error(
+            ValueError,
+            lambda m=model, t=tp_size: lab.check_split(m, t),
+            call=f"check_split({changes}, tp_size={tp_size})",
+            mentions=mentions,
+        )
+    for changes, tp_size in [({}, 1), ({}, 2), ({}, 4), ({"num_key_value_heads": 1}, 4)]:
+        model = lab.model_shape(tiny() | changes)
+        call = f"check_split({changes}, tp_size={tp_size})"
+        idea = "one KV head can be held by every rank"
+        expect_equal(lab.check_split(model, tp_size), None, call=call, idea=idea)
+
+
+@pytest.mark.points(8)
+@pytest.mark.vllm
+@pytest.mark.timeout(600)  # starts vLLM twice
+@pytest.mark.waits_for("test_bytes_of_recorded_workers")
+def test_live_shapes_are_the_ledger(lab):
+    """Live at TP=2: every shape and byte is the ledger's, residual 0."""
+    one, two = measure(1), measure(2)
+    model = lab.model_shape(two["config"])
+    predicted = {parameter["name"]: parameter for parameter in lab.parameters(model)}
+    whole = one["reports"][0]["parameters"]
+    expect_equal(sorted(whole), sorted(predicted), call="the names in parameters(tiny Llama)")
+    treatments = {"vocab": "rows", "heads": "rows", "whole": "replicated"}
+    for name, parameter in predicted.items():
+        live = [report["parameters"][name]["shape"] for report in two["reports"]]
+        shape = lab.rank_shape(parameter, model, 2)
+        for rank in live:
+            expect_equal(shape, rank, call=f"rank_shape({name}, tp_size=2)", idea="the live rank")
+        expect_equal(
+            lab.treatment(whole[name]["shape"], live),
+            treatments.get(parameter["split"], parameter["split"]),
+            call=f"treatment({whole[name]['shape']}, {live})",
+            idea="which dimension became smaller, and whether the parts add up to the whole",
+        )
+    for tp_size, run in [(1, one), (2, two)]:
+        for report in run["reports"]:
+            live = sum(parameter["bytes"] for parameter in report["parameters"].values())
+            predicted_bytes = lab.rank_weights(model, tp_size)["parameters_bytes"]
+            call = f"rank_weights(tiny Llama, tp_size={tp_size})['parameters_bytes']"
+            expect_equal(predicted_bytes, live, call=call, idea="the live rank's tensors")
+    expect_equal(
+        lab.treatment([320, 256], [[192, 256], [192, 256]]),
+        "rows, part copied",
+        call="treatment([320, 256], [[192, 256], [192, 256]])",
+        idea="2 x 192 rows are more than 320: some are held twice",
+    )
+
+
+@pytest.mark.points(6)
+@pytest.mark.vllm
+@pytest.mark.timeout(600)  # starts vLLM once, or uses the run of the test before
+def test_live_collectives_are_the_bill(lab):
+    """Live at TP=2: two all-reduces per layer, one more, one gather."""
+    run = measure(2)
+    model = lab.model_shape(run["config"])
+    prompts = [6, 11]  # tokens of the two prompts of two_way.py
+    for report in run["reports"]:
+        for key, lengths in [("steps", prompts[:1]), ("steps_together", prompts)]:
+            for number, calls in enumerate(report[key]):
+                tokens = len(lengths) if number else sum(lengths)
+                bill = lab.collectives_per_step(model, 2, tokens, len(lengths))
+                live = {
+                    "all_reduces": sum(op == "all_reduce" for op, _ in calls),
+                    "all_reduce_bytes": sum(b for op, b in calls if op == "all_reduce"),
+                    "all_gathers": sum(op == "all_gather" for op, _ in calls),
+                    "all_gather_bytes": sum(b for op, b in calls if op == "all_gather"),
+                }
+                call = f"collectives_per_step(tiny Llama, 2, {tokens}, {len(lengths)})"
+                idea = f"step {number} of rank {report['rank']}, counted in the worker"
+                expect_equal(bill, live, call=call, idea=idea)
+    nothing = dict.fromkeys(live, 0)
+    actual = lab.collectives_per_step(model, 1, 6, 1)
+    expect_equal(actual, nothing, call="collectives_per_step(tiny Llama, 1, 6, 1)")
+
+
+# --- Part C: tensor and sequence parallelism in Torch -----------------------------------------
+
+TOY = Path(__file__).with_name("tensor_parallel_toy")
+machine = load_module(TOY / "stream_machine.py")
+NUM_RANKS = (1, 2, 3, 4, 8)
+TIMES = ((1, 1), (2, 1), (1, 2), (3, 5))  # of one chunk's GEMM and of its transfer
+
+
+def expect_overlap(lab, name, problem):
+    """The schedule is right, and takes what a pipeline takes: no longer, no more waiting."""
+    for num_ranks in NUM_RANKS:
+        call = f"{name}({num_ranks}, rank)"
+        schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
+        for rank, schedule in enumerate(schedules):
+            assert isinstance(schedule, list), (
+                f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
+                "of operations"
+            )
+        for gemm, comm in TIMES:
+            try:
+                run = machine.simulate(schedules, problem, gemm, comm)
+            except machine.ScheduleError as error:
+                raise AssertionError(f"{call}: {error}.") from None
+            bound = machine.pipeline_bound(problem, num_ranks, gemm, comm)
+            wait = bound - num_ranks * gemm
+            assert run["makespan"] <= bound and max(run["exposed"]) <= wait, (
+                f"{call}: right, but with a GEMM of {gemm} and a transfer of {comm} per chunk it "
+                f"takes {run['makespan']}, {max(run['exposed'])} of it waiting; a pipeline takes "
+                f"{bound}, {wait} of it waiting. Look again at: what could be on the wire already "
+                "while this GEMM runs."
+            )
+
+
+@pytest.mark.points(12)
+def test_all_gather_hides_behind_the_gemms(lab):
+    """All-gather + GEMM: the next chunk travels while this one multiplies"""
+    expect_overlap(lab, "all_gather_gemm_schedule", "all_gather_gemm")
+
+
+@pytest.mark.points(12)
+def test_reduce_scatter_hides_behind_the_gemms(lab):
+    """GEMM + reduce-scatter: partial sums leave while the next multiply"""
+    expect_overlap(lab, "gemm_reduce_scatter_schedule", "gemm_reduce_scatter")
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(60)
+@pytest.mark.points(6)
+@pytest.mark.waits_for(
+    "test_all_gather_hides_behind_the_gemms", "test_reduce_scatter_hides_behind_the_gemms"
+)
+def test_the_schedules_run_on_gloo(lab, tmp_path):
+    """Both schedules give the right product on three real processes"""
+    num_ranks, gemm, comm = 3, 1.0, 1.0
+    names = {
+        "all_gather_gemm": lab.all_gather_gemm_schedule,
+        "gemm_reduce_scatter": lab.gemm_reduce_scatter_schedule,
+    }
+    schedules = {
+        problem: [function(num_ranks, rank) for rank in range(num_ranks)]
+        for problem, function in names.items()
+    }
+    for problem, ops in schedules.items():  # what the simulated machine refuses may hang for real
+        try:
+            machine.simulate(ops, problem)
+        except machine.ScheduleError as error:
+            raise AssertionError(f"{problem}_schedule({num_ranks}, rank): {error}.") from None
+    ran = subprocess.run(
+        [sys.executable, "-m", "tensor_parallel_toy", "replay"],
+        input=json.dumps(schedules),
+        capture_output=True,
+        text=True,
+        timeout=55,
+        cwd=TOY.parent,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert ran.returncode == 0, f"the processes failed: {ran.stderr.strip()}"
+    results = json.loads(ran.stdout)
+    assert len(results) == num_ranks
+    for problem in names:
+        bound = machine.pipeline_bound(problem, num_ranks, gemm, comm)
+        error = max(result[problem]["error"] for result in results)
+        makespan = max(result[problem]["makespan"] for result in results)
+        # float64, sums over 20 products of numbers near 1
+        assert error <= 1e-12, f"{problem}_schedule on {num_ranks} processes: off by {error:.3g}."
+        assert makespan <= bound + 1e-9, (
+            f"{problem}_schedule on {num_ranks} processes over a simulated link: takes "
+            f"{makespan:g} units, a pipeline {bound:g}."
+        )
