@@ -124,8 +124,8 @@ def test_published_bubbles(lab):
         p, m = rate["setting"]["p"], rate["setting"]["m"]
         ideal = float(lab.bubble_fraction(p, m))
         assert 0 < rate["value"] - ideal < 0.03, (
-            f"bubble_fraction(p={p}, m={m}) is {ideal:.4f}; the Zero Bubble paper has {rate['value']} "
-            "for it. Hops and uneven stages add 1 to 3 points, no more"
+            f"bubble_fraction(p={p}, m={m}) is {ideal:.4f}; published is {rate['value']}. "
+            "Hops and uneven stages add 1 to 3 points, no more"
         )
 
 

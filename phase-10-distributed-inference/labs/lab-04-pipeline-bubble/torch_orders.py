@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import platform
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,12 +96,15 @@ def main():
     orders = OUT / "orders.json"
     rows = ",\n".join(json.dumps(row) for row in capture())
     orders.write_text(f"[\n{rows}\n]\n")
+    git = ["git", "-C", str(OUT), "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     provenance = {
         "command": "python torch_orders.py",
         "what": "op orders of torch.distributed.pipelining.schedules, unrepaired",
         "torch": torch.__version__,
         "torch_git_commit": torch.version.git_version,
         "python": platform.python_version(),
+        "git_commit": commit or None,
         "date": datetime.now(UTC).date().isoformat(),
         "sha256": {orders.name: hashlib.sha256(orders.read_bytes()).hexdigest()},
     }

@@ -1,0 +1,190 @@
+"""Lab 04's recorded runs: whole, made by what is here, and reconciled with the solution."""
+
+import hashlib
+import importlib.util
+import json
+import multiprocessing
+import re
+import subprocess
+import sys
+
+import pytest
+
+from labkit.loading import choose_lab, find_labs, load_module
+
+LAB = choose_lab("lab-04", find_labs())
+CAPTURES = LAB.path / "captures"
+solution = load_module(LAB.file("solution"))
+OP = re.compile(r"(\d+)([FB])(\d+)")
+
+
+def load(name, monkeypatch):
+    """A script of the lab's folder as a module; scripts import their neighbours."""
+    monkeypatch.syspath_prepend(str(LAB.path))
+    spec = importlib.util.spec_from_file_location(name, LAB.path / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def orders():
+    return json.loads((CAPTURES / "torch-schedules" / "orders.json").read_text())
+
+
+def parse(ranks):
+    found = [[OP.fullmatch(word) for word in rank.split()] for rank in ranks]
+    return [[(op[2], int(op[1]), int(op[3])) for op in rank if op] for rank in found]
+
+
+# --- provenance ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["torch-schedules", "gloo-pipeline"])
+def test_a_capture_says_where_it_comes_from_and_is_whole(name):
+    folder = CAPTURES / name
+    facts = json.loads((folder / "provenance.json").read_text())
+    for key in ("command", "what", "python", "torch", "date", "git_commit", "sha256"):
+        assert facts[key], f"{name}: provenance lacks {key}"
+    assert facts["torch"].startswith("2.13.0")
+    files = {path.name for path in folder.iterdir()} - {"provenance.json"}
+    assert files == set(facts["sha256"])
+    for file, digest in facts["sha256"].items():
+        assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest, file
+
+
+# --- torch's schedules --------------------------------------------------------------------------
+
+
+def test_orders_cover_every_schedule_and_size(monkeypatch):
+    script = load("torch_orders", monkeypatch)
+    rows = orders()
+    sizes = {(p, p * k) for p in script.RANKS for k in script.MICROBATCHES_PER_RANK}
+    named = {(name, v) for name, _, v in script.SCHEDULES}
+    expected = {(name, v, p, m) for name, v in named for p, m in sizes}
+    assert {(r["schedule"], r["v"], r["p"], r["m"]) for r in rows} == expected
+    assert len(rows) == len(expected) == 105
+    word = re.compile(r"\.|\d+([FBIW]\d+|REDUCE_GRAD)")
+    for row in rows:
+        assert len(row["ranks"]) == row["p"]
+        assert all(word.fullmatch(w) for rank in row["ranks"] for w in rank.split())
+
+
+def test_published_1f1b_is_wrong_on_the_last_rank_and_nowhere_else():
+    published = [row for row in orders() if row["schedule"] == "1F1B"]
+    runtime = [row for row in orders() if row["schedule"] == "1F1B runtime"]
+    assert len(published) == len(runtime) == 15
+    for one, other in zip(published, runtime, strict=True):
+        assert (one["p"], one["m"]) == (other["p"], other["m"])
+        theirs, runs = parse(one["ranks"]), parse(other["ranks"])
+        assert theirs[:-1] == runs[:-1]
+        assert runs[-1] == [(k, s, i - (k == "F")) for k, s, i in theirs[-1]]
+        with pytest.raises(ValueError, match="deadlock"):
+            solution.replay(theirs)
+
+
+def reconcile(schedule, order, p, m, v):
+    """Torch's order holds each op once and has the bubble of the formula; ours is the same order."""
+    assert not any(solution.audit_order(order, p * v, m).values())
+    bubble = solution.grid_bubble(solution.replay(order))
+    assert bubble == solution.bubble_fraction(p, v * m), (schedule, p, m, v)
+    ours = {
+        "GPipe": lambda: solution.gpipe_order(p, m),
+        "1F1B runtime": lambda: solution.one_f_one_b_order(p, m),
+        "Interleaved1F1B": lambda: solution.interleaved_order(p, m, v),
+    }
+    if schedule in ours:
+        assert ours[schedule]() == order, (schedule, p, m, v)
+    return 1
+
+
+RECONCILED = ("GPipe", "1F1B runtime", "LoopedBFS", "Interleaved1F1B")
+
+
+def test_captured_orders_reconcile():
+    rows = [row for row in orders() if row["schedule"] in RECONCILED]
+    assert 75 == sum(
+        reconcile(row["schedule"], parse(row["ranks"]), row["p"], row["m"], row["v"])
+        for row in rows
+    )
+
+
+@pytest.mark.torch
+def test_installed_torch_says_what_was_captured_and_reconciles_in_more_sizes(monkeypatch):
+    import torch
+
+    script = load("torch_orders", monkeypatch)
+    assert torch.__version__.split("+")[0] == script.TORCH_VERSION
+    assert script.capture() == orders()
+    grids = 0
+    for name, torch_name, v in script.SCHEDULES:
+        if name in RECONCILED:
+            for p in script.RANKS:
+                for k in (1, 2, 3, 4, 8):
+                    order = parse(script.torch_order(name, torch_name, p, p * k, v))
+                    grids += reconcile(name, order, p, p * k, v)
+    assert grids == 125
+
+
+# --- the real pipeline --------------------------------------------------------------------------
+
+
+def test_the_recorded_pipeline_follows_the_formula(monkeypatch):
+    script = load("measure_pipeline", monkeypatch)
+    record = json.loads((CAPTURES / "gloo-pipeline" / "run.json").read_text())
+    assert record["summary"] == script.summarise(record["runs"], solution.makespan_s)
+    assert {len(row["stage_ms"]) for row in record["summary"]} == {1, 2, 3, 4}
+    for row in record["summary"]:
+        assert min(row["stage_ms"]) >= 50
+        assert abs(row["slope_ms"] / row["slope_predicted_ms"] - 1) < 0.05
+        slots_off = (row["intercept_ms"] - row["intercept_predicted_ms"]) / row["slope_ms"]
+        assert abs(slots_off) < 0.3
+    figure = (CAPTURES / "gloo-pipeline" / "figure.svg").read_text()
+    assert figure == script.draw(record["runs"], solution.makespan_s)
+
+
+def test_a_line_is_fitted_exactly(monkeypatch):
+    script = load("measure_pipeline", monkeypatch)
+    slope, intercept = script.fit_line([(1, 5.0), (2, 7.0), (4, 11.0)])
+    assert (round(slope, 9), round(intercept, 9)) == (2.0, 3.0)
+    runs = [{"stage_ms": [50, 100], "seconds": {"1": [0.15, 9.0, 0.15], "3": [0.35] * 3}}]
+    (row,) = script.summarise(runs, solution.makespan_s)  # one outlier does not move a median
+    assert (row["slope_ms"], row["intercept_ms"]) == (100.0, 50.0)
+    assert (row["slope_predicted_ms"], row["intercept_predicted_ms"]) == (100.0, 50.0)
+
+
+@pytest.mark.torch
+def test_a_pipeline_of_processes_is_recorded(tmp_path):
+    out = tmp_path / "run"
+    small = ["--ranks", "2", "--stage-ms", "2", "--microbatches", "1", "3", "--repeats", "2"]
+    command = [sys.executable, "measure_pipeline.py", *small, "--no-straggler", "--out", str(out)]
+    done = subprocess.run(command, cwd=LAB.path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads((out / "run.json").read_text())["runs"]
+    assert run["stage_ms"] == [2.0, 2.0]
+    # sleeping can only take longer than asked; how much longer is not this test's business
+    assert all(t >= 0.004 for t in run["seconds"]["1"]) and len(run["seconds"]["1"]) == 2
+    assert all(t >= 0.008 for t in run["seconds"]["3"]) and len(run["seconds"]["3"]) == 2
+
+
+@pytest.mark.torch
+def test_a_stage_that_dies_leaves_no_process_behind(monkeypatch, capfd):
+    script = load("measure_pipeline", monkeypatch)
+    with pytest.raises(RuntimeError, match="pipeline of 2 stages: a stage ended with 1"):
+        script.run_pipeline([0.001, -1], [2])  # nobody can sleep for less than nothing
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["--ranks", "0"], "above 0"),
+        (["--stage-ms", "0"], "above 0"),
+        (["--microbatches", "4", "4"], "two or more different"),
+    ],
+)
+def test_a_measurement_that_cannot_be_is_refused(arguments, says, monkeypatch, capsys):
+    script = load("measure_pipeline", monkeypatch)
+    with pytest.raises(SystemExit) as stop:
+        script.main(arguments)
+    assert stop.value.code == 2 and says in capsys.readouterr().err

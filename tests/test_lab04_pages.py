@@ -1,0 +1,167 @@
+"""Lab 04's drawings and README: true to the code, well formed, in the colours of the page."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from xml.etree import ElementTree
+
+import pytest
+
+from labkit.loading import choose_lab, find_labs, load_module
+
+LAB = choose_lab("lab-04", find_labs())
+README = (LAB.path / "README.md").read_text(encoding="utf-8")
+SVG = "{http://www.w3.org/2000/svg}"
+solution = load_module(LAB.file("solution"))
+
+
+def load_grid():
+    spec = importlib.util.spec_from_file_location("lab04_grid", LAB.path / "grid.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+grid = load_grid()
+
+
+def run_grid(*arguments, **environment):
+    command = [sys.executable, "grid.py", *arguments]
+    return subprocess.run(
+        command, cwd=LAB.path, capture_output=True, text=True, timeout=60, env=environment or None
+    )
+
+
+# --- text and SVG -------------------------------------------------------------------------------
+
+
+def test_text_shows_microbatches_ops_and_idle():
+    assert grid.text([[0, 1, None], [None, 0, 1]]) == "rank 0  0 1 .\nrank 1  . 0 1"
+    ops = [[("F", 0, 0), None], [None, ("B", 3, 10)]]
+    assert grid.text(ops) == "rank 0    F0    .\nrank 1     . 3B10"
+
+
+@pytest.mark.parametrize("schedule", grid.SCHEDULES)
+@pytest.mark.parametrize("p, m", [(1, 1), (3, 6)])
+def test_svg_holds_every_cell_once_and_stays_in_its_frame(schedule, p, m):
+    cells, _ = grid.build(solution, schedule, p, m)
+    root = ElementTree.fromstring(grid.svg(cells, "a < b"))
+    rects = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+    titles = [r.find(f"{SVG}title").text for r in rects]
+    ops = {(rank, c) for rank, row in enumerate(cells) for c in row if c is not None}
+    assert titles.count("idle") == sum(row.count(None) for row in cells)
+    assert len(titles) - titles.count("idle") == len(ops) == len(set(titles) - {"idle"})
+    width, height = map(float, root.get("viewBox").split()[2:])
+    for r in root.iter(f"{SVG}rect"):
+        assert 0 <= float(r.get("x")) <= float(r.get("x")) + float(r.get("width")) <= width
+        assert 0 <= float(r.get("y")) <= float(r.get("y")) + float(r.get("height")) <= height
+    for text in root.iter(f"{SVG}text"):
+        left = float(text.get("x")) - 7 * len(text.text) * (text.get("class") == "rank")
+        right = float(text.get("x")) + 7 * len(text.text) * (text.get("class") == "title")
+        assert -6 <= left and right <= width and float(text.get("y")) <= height
+    assert root.get("role") == "img" and "a < b" in root.get("aria-label")
+
+
+def test_colours_come_from_the_page():
+    style = grid.STYLE
+    own_page = style.index("svg.pg:root")  # what follows holds only for a drawing on its own
+    assert "currentColor" in style[:own_page]
+    for rule in style[:own_page].splitlines():
+        for value in re.findall(r"(?:fill|stroke): ([^;}]+)", rule):
+            assert value.strip().startswith(("var(--", "currentColor")), rule
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("forward", []),
+        ("gpipe", ["--schedule", "gpipe"]),
+        ("1f1b", ["--schedule", "1f1b"]),
+        ("interleaved", ["--schedule", "interleaved"]),
+    ],
+)
+def test_figures_are_what_the_program_draws_today(name, arguments, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("LAB_IMPL", raising=False)
+    grid.main(["4", "8", *arguments, "--svg", str(tmp_path / "new.svg")])
+    assert "wrote" in capsys.readouterr().out
+    assert (tmp_path / "new.svg").read_bytes() == (LAB.path / f"figures/{name}.svg").read_bytes()
+
+
+def test_the_program_says_in_one_line_what_is_wrong():
+    refused = run_grid("0", "8")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == "grid.py: p=0: give a whole number, 1 or more\n"
+    unknown = run_grid("4", "8", LAB_IMPL="solutoin")
+    assert unknown.returncode == 1 and "'solution' (the default) or 'starter'" in unknown.stderr
+
+
+# --- the README's numbers -----------------------------------------------------------------------
+
+
+def test_readme_shows_what_the_program_prints(capsys, monkeypatch):
+    monkeypatch.delenv("LAB_IMPL", raising=False)
+    grid.main(["4", "8"])
+    assert f"$ python grid.py 4 8\n{capsys.readouterr().out}```" in README
+
+
+def test_readme_plan_table_is_plan_bill():
+    plans = {
+        "TP=16": (16, 1),
+        "TP=8 x PP=2": (8, 2),
+        "TP=4 x PP=4": (4, 4),
+        "TP=2 x PP=8": (2, 8),
+        "PP=16": (1, 16),
+    }
+    for name, (tp_size, pp_size) in plans.items():
+        bill = solution.plan_bill(tp_size, pp_size, 8, 80, 8192, 1, 64)
+        assert bill["num_nodes"] == 2
+        row = (
+            f"| {name} | {100 * float(bill['bubble']):.1f} % | {bill['local_hops']} "
+            f"| {bill['node_hops']} | {int(bill['bytes_between_nodes']):,} |"
+        )
+        assert row in README
+
+
+def test_readme_answers_are_true():
+    tenth = Fraction(1, 10)
+    assert solution.min_microbatches(8, tenth) == 63
+    assert solution.min_microbatches(8, tenth, strict=True) == 64
+    assert solution.bubble_fraction(8, 63) == Fraction(7, 70)
+    assert solution.makespan_s([1, 1, 1, 1], 8) == 11
+    assert {solution.makespan_s(s, 8) for s in ([2, 1, 1, 1], [1, 1, 1, 2])} == {19}
+    assert 1 - Fraction(8 * 5, 4 * 19) == Fraction(9, 19)
+    interleaved = solution.interleaved_order(4, 8, 2)
+    assert solution.grid_bubble(solution.replay(interleaved)) == Fraction(3, 19)
+    assert solution.peak_live_activations(interleaved)[0] == 11
+    for said in ("63: 7/70", "19 ticks", "9/19 = 47 %", "3/19 instead of 3/11", "rank 0 holds 11"):
+        assert said in re.sub(r"\s+", " ", README), said
+
+
+def test_readme_quotes_the_published_and_the_measured(monkeypatch):
+    facts = [
+        json.loads(line) for line in (LAB.path / "measurements.jsonl").read_text().splitlines()
+    ]
+    assert all(fact["source"] and fact["unit"] for fact in facts)
+    values = {fact["id"]: fact["value"] for fact in facts}
+    assert f"at {values['tppp-l4-tp2pp4']:.0f} tokens/s with TP=2 x PP=4" in README
+    assert f"at {values['tppp-l4-tp4pp2']:.0f} with TP=4 x PP=2" in README
+    assert f"{values['tppp-a100-tp4pp1']} s with TP=4 and {values['tppp-a100-tp2pp2']} s" in README
+    monkeypatch.syspath_prepend(str(LAB.path))
+    import measure_pipeline
+
+    record = json.loads((LAB.path / "captures/gloo-pipeline/run.json").read_text())
+    assert f"```text\n{measure_pipeline.table(record['summary'])}\n```" in README
+
+
+def test_readme_points_and_sizes_are_those_of_the_lab():
+    tests = LAB.file("test_lab").read_text(encoding="utf-8")
+    points = [int(n) for n in re.findall(r"@pytest\.mark\.points\((\d+)\)", tests)]
+    column = re.findall(r"^\|.*\| *([\d +]+)(?:, with task 11)? \|$", README, re.MULTILINE)
+    assert sum(points) == sum(int(n) for cell in column for n in cell.split("+")) == 100
+    mistakes = re.findall(r"^def \w+__\w+", LAB.file("mistakes").read_text(), re.MULTILINE)
+    assert f"holds {len(mistakes)} plausible wrong versions" in README
+    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (LAB.path / path).exists(), path
