@@ -84,7 +84,7 @@ def test_published_1f1b_is_wrong_on_the_last_rank_and_nowhere_else():
 
 
 def reconcile(schedule, order, p, m, v):
-    """Torch's order holds each op once and has the bubble of the formula; ours is the same order."""
+    """Torch's order is complete, has the bubble of the formula, and is ours, op for op."""
     assert not any(solution.audit_order(order, p * v, m).values())
     bubble = solution.grid_bubble(solution.replay(order))
     assert bubble == solution.bubble_fraction(p, v * m), (schedule, p, m, v)
