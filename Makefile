@@ -76,3 +76,7 @@ serve: $(VENV)/.group-book ## read the book at localhost:3000; edits appear at o
 .PHONY: book-test
 book-test: $(VENV)/.group-book-test ## test the book in a real browser (needs Chromium)
 	@LAB_IMPL=solution $(PY) -m pytest tests/book
+
+.PHONY: measure-comm
+measure-comm: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time all-reduces on this machine, fit, draw
+	@$(PY) $(LABS)/lab-03-tp-comm-cost/measure.py --out out/measure-comm

@@ -232,6 +232,8 @@ def main():
     parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
     parser.add_argument("--ranks", type=int, nargs="+", help="default: 2 4, or 2 4 8 GPUs")
     options = parser.parse_args()
+    if min(options.ranks or [2]) < 2:
+        sys.exit(f"--ranks must be 2 or more processes each, not {options.ranks}")
     try:
         import torch
     except ImportError:
@@ -246,8 +248,8 @@ def main():
     ranks = sorted(set(options.ranks or [p for p in (2, 4, 8) if p <= (gpus or 4)]))
     if backend == "gloo" and not options.ranks:
         ranks = [2, 4]
-    if ranks[0] < 2 or (backend == "nccl" and ranks[-1] > gpus):
-        sys.exit(f"--ranks must be 2 or more, and at most {gpus} GPUs with nccl, not {ranks}")
+    if backend == "nccl" and ranks[-1] > gpus:
+        sys.exit(f"--ranks must be at most {gpus} with nccl, one GPU each, not {ranks}")
     # Gloo has one protocol; the switch is NCCL's.
     protocols = lab.NCCL_PROTOCOLS if backend == "nccl" else lab.STRAIGHT_LINE
     runs = {}
