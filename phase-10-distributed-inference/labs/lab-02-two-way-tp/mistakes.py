@@ -1,11 +1,645 @@
 """Plausible mistakes of lab 02. Each is rejected by the check whose claim it violates.
 
 The bank runs on top of the solution's namespace: math, re, GIB and every given function are there.
+A name with one leading underscore keeps the solution's own version of what a mistake replaces.
 """
 
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
+_reconcile = reconcile  # the solution's own, whatever a mistake puts in its place
+
+
+def padded_vocab__not_padded(vocab_size):
+    """the vocabulary keeps its own size.
+
+    vLLM pads the embedding and the output matrix to multiples of 64 rows, at tp_size=1 too.
+    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    """
+    return vocab_size
+
+
+def padded_vocab__always_adds_rows(vocab_size):
+    """a vocabulary that is already a multiple of 64 gets 64 rows more.
+
+    The next multiple of a multiple is the number itself.
+    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    """
+    return (vocab_size // VOCAB_PADDING + 1) * VOCAB_PADDING
+
+
+def kv_heads_per_rank__falls_below_one(num_kv_heads, tp_size):
+    """KV heads are divided by the ranks even when there are more ranks than heads.
+
+    8 KV heads over 16 ranks is not half a head each: every rank holds one, each head is held twice.
+    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    """
+    if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
+        raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
+    return num_kv_heads // tp_size
+
+
+def kv_heads_per_rank__all_on_every_rank(num_kv_heads, tp_size):
+    """every rank holds all KV heads.
+
+    Then tensor parallelism would leave no more room for the cache; capacity doubles at tp_size=2.
+    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    """
+    if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
+        raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
+    return num_kv_heads
+
+
+def kv_heads_per_rank__rounds_an_uneven_split_down(num_kv_heads, tp_size):
+    """3 KV heads over 2 ranks make one each.
+
+    A head would be lost. Engines refuse (vLLM late, by a bare assert).
+    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    """
+    return max(1, num_kv_heads // tp_size)
+
+
+def rank_shape__halves_everything(parameter, model, tp_size):
+    """every parameter is split, norms and row-parallel biases too.
+
+    A norm needs the whole hidden vector, and a row-parallel bias is added once to the whole sum.
+    Rejected by: test_each_parameter_is_split_its_own_way, test_bytes_of_recorded_workers
+    """
+    shape = list(parameter["shape"])
+    if parameter["split"] == "vocab":
+        shape[0] = padded_vocab(shape[0])
+    dimension = len(shape) - 1 if parameter["split"] == "columns" else max(0, len(shape) - 2)
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
+def rank_shape__forgets_vocabulary_padding(parameter, model, tp_size):
+    """the vocabulary is split without padding it first.
+
+    500 rows over 2 ranks are 256 each in memory, not 250.
+    Rejected by: test_each_parameter_is_split_its_own_way, test_bytes_of_recorded_workers
+    """
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "whole":
+        return shape
+    if split == "heads":
+        _divide(model["num_heads"], tp_size, "num_heads")
+        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
+        return shape
+    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
+def rank_shape__pads_each_share(parameter, model, tp_size):
+    """each rank's share of the vocabulary is padded instead of the whole.
+
+    513 rows become 576 and then 288 each; padding after the split would give 320.
+    Rejected by: test_each_parameter_is_split_its_own_way
+    """
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "vocab":
+        return [padded_vocab(-(-shape[0] // tp_size)), *shape[1:]]
+    if split == "whole":
+        return shape
+    if split == "heads":
+        _divide(model["num_heads"], tp_size, "num_heads")
+        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
+        return shape
+    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
+def rank_shape__swaps_rows_and_columns(parameter, model, tp_size):
+    """rows and columns change places: the input dimension of a column-parallel layer is split.
+
+    Weights are [out, in]; "column-parallel" splits the outputs, which are the rows.
+    Rejected by: test_each_parameter_is_split_its_own_way
+    """
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "whole":
+        return shape
+    if split == "vocab":
+        shape[0] = padded_vocab(shape[0])
+    dimension = max(0, len(shape) - 2) if split == "columns" else len(shape) - 1
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
+def rank_shape__splits_qkv_like_any_rows(parameter, model, tp_size):
+    """the fused q, k, v rows are divided by the ranks, KV heads or not.
+
+    With one KV head on four ranks each rank keeps that whole head: more than a quarter of the rows.
+    Rejected by: test_each_parameter_is_split_its_own_way, test_bytes_of_recorded_workers
+    """
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "whole":
+        return shape
+    if split == "vocab":
+        shape[0] = padded_vocab(shape[0])
+    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
+def rank_shape__gives_whole_experts_to_ranks(parameter, model, tp_size):
+    """expert weights are divided by expert instead of through each expert.
+
+    That is expert parallelism. Tensor parallelism slices the width of every expert.
+    Rejected by: test_each_parameter_is_split_its_own_way
+    """
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "whole":
+        return shape
+    if split == "heads":
+        _divide(model["num_heads"], tp_size, "num_heads")
+        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
+        return shape
+    if split == "vocab":
+        shape[0] = padded_vocab(shape[0])
+    dimension = 1 if split == "columns" and len(shape) == 2 else 0
+    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
+def rank_weights__counts_tied_embeddings_twice(model, tp_size, pp_size=1, pp_rank=0):
+    """a tied output matrix is counted beside the embedding whose storage it is.
+
+    tie_word_embeddings means one tensor with two names.
+    Rejected by: test_bytes_of_recorded_workers
+    """
+    untied = model | {"tied": False}
+    return _ledger_of(untied, parameters(untied), tp_size, pp_size, pp_rank)
+
+
+def rank_weights__sums_all_ranks(model, tp_size, pp_size=1, pp_rank=0):
+    """the bytes of all tensor-parallel ranks are added up.
+
+    A rank must fit its own GPU; the sum also counts what is held more than once.
+    Rejected by: test_bytes_of_recorded_workers, test_published_logs_once_the_allocator_is_counted
+    """
+    one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
+    return {term: tp_size * value for term, value in one.items()}
+
+
+def rank_weights__forgets_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
+    """the cos/sin table is forgotten because no checkpoint holds it.
+
+    Every rank computes it at start-up and keeps it whole: 32 MiB for Llama-3.1-8B.
+    Rejected by: test_bytes_of_recorded_workers, test_published_logs_once_the_allocator_is_counted
+    """
+    flat = model | {"rope_positions": 0}
+    return _ledger_of(flat, parameters(flat), tp_size, pp_size, pp_rank)
+
+
+def rank_weights__splits_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
+    """the cos/sin table is divided by the ranks.
+
+    Each rank rotates its own heads, all of which need the same whole table.
+    Rejected by: test_bytes_of_recorded_workers, test_published_logs_once_the_allocator_is_counted
+    """
+    narrow = model | {"rope_positions": model["rope_positions"] // tp_size}
+    return _ledger_of(narrow, parameters(narrow), tp_size, pp_size, pp_rank)
+
+
+def rank_weights__ends_on_every_stage(model, tp_size, pp_size=1, pp_rank=0):
+    """every pipeline stage holds the embedding, the last norm and the output matrix.
+
+    Only the first stage embeds and only the last one makes logits.
+    Rejected by: test_bytes_of_recorded_workers
+    """
+    layers = set(range(model["num_layers"]))
+    start = sum(stage_layers(model["num_layers"], pp_size)[:pp_rank])
+    own = set(range(start, start + stage_layers(model["num_layers"], pp_size)[pp_rank]))
+    kept = [p for p in parameters(model) if p["where"] not in layers - own]
+    return _ledger_of(model, kept, tp_size, 1, 0)
+
+
+def rank_weights__divides_by_the_stages(model, tp_size, pp_size=1, pp_rank=0):
+    """a stage's bytes are the whole model's divided by the number of stages.
+
+    Stages hold whole layers; the ends also hold the embedding or the output matrix.
+    Rejected by: test_bytes_of_recorded_workers
+    """
+    whole = _ledger_of(model, parameters(model), tp_size, 1, 0)
+    return {term: value // pp_size for term, value in whole.items()}
+
+
+def rank_weights__ignores_the_allocator(model, tp_size, pp_size=1, pp_rank=0):
+    """tensors cost what they hold and the allocator's rounding is left out.
+
+    From 10 MiB on memory comes in steps of 2 MiB: 17.5 MiB for Llama-2-7B at tp_size=8.
+    Rejected by: test_published_logs_once_the_allocator_is_counted
+    """
+    one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
+    total = one["parameters_bytes"] + one["rope_table_bytes"]
+    return one | {"allocator_rounding_bytes": 0, "total_bytes": total}
+
+
+def rank_weights__rounds_the_sum_once(model, tp_size, pp_size=1, pp_rank=0):
+    """the allocator's rounding is applied once, to the sum.
+
+    Every tensor is a request of its own; 64 layers pay 64 times.
+    Rejected by: test_published_logs_once_the_allocator_is_counted
+    """
+    one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
+    held = one["parameters_bytes"] + one["rope_table_bytes"]
+    charged = allocated_bytes(held)
+    return one | {"allocator_rounding_bytes": charged - held, "total_bytes": charged}
+
+
+def _ledger_of(model, chosen, tp_size, pp_size, pp_rank):
+    tensors = [
+        math.prod(rank_shape(parameter, model, tp_size)) * model["dtype_bytes"]
+        for parameter in chosen
+        if on_stage(parameter, model, pp_size, pp_rank)
+    ]
+    rope_table = model["rope_positions"] * model["head_dim"] * model["dtype_bytes"]
+    charged = sum(map(allocated_bytes, [*tensors, rope_table]))
+    return {
+        "parameters_bytes": sum(tensors),
+        "rope_table_bytes": rope_table,
+        "allocator_rounding_bytes": charged - sum(tensors) - rope_table,
+        "total_bytes": charged,
+    }
+
+
+def kv_bytes_per_token__keys_only(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+    """only keys are counted.
+
+    A token leaves a key and a value in every layer.
+    Rejected by: test_kv_bytes_of_one_token
+    """
+    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
+    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    return layers * heads * model["head_dim"] * (kv_dtype_bytes or model["dtype_bytes"])
+
+
+def kv_bytes_per_token__query_heads(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+    """the hidden size is taken for the width of the cache.
+
+    With grouped-query attention only KV heads are cached: a quarter, for Llama-3-8B.
+    Rejected by: test_kv_bytes_of_one_token
+    """
+    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
+    width = model["num_heads"] // tp_size * model["head_dim"]
+    return 2 * layers * width * (kv_dtype_bytes or model["dtype_bytes"])
+
+
+def kv_bytes_per_token__not_sharded(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+    """every rank caches all KV heads.
+
+    Heads are split, so their cache is: that is why capacity doubles at tp_size=2.
+    Rejected by: test_kv_bytes_of_one_token
+    """
+    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
+    width = model["num_kv_heads"] * model["head_dim"]
+    return 2 * layers * width * (kv_dtype_bytes or model["dtype_bytes"])
+
+
+def kv_bytes_per_token__all_layers(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+    """a pipeline stage caches all layers.
+
+    A stage caches its own layers; so pipeline parallelism frees as much room as tensor parallelism.
+    Rejected by: test_kv_bytes_of_one_token
+    """
+    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    width = 2 * model["num_layers"] * heads * model["head_dim"]
+    return width * (kv_dtype_bytes or model["dtype_bytes"])
+
+
+def kv_bytes_per_token__ignores_the_cache_dtype(
+    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
+):
+    """the cache has the type of the weights, whatever kv_cache_dtype says.
+
+    An fp8 cache holds twice the tokens of a bf16 one.
+    Rejected by: test_kv_bytes_of_one_token
+    """
+    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
+    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    return 2 * layers * heads * model["head_dim"] * model["dtype_bytes"]
+
+
+def kv_capacity__counts_no_blocks(
+    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
+):
+    """tokens are the memory divided by a token's bytes, blocks or not.
+
+    Memory is handed out in whole blocks; what is left over holds nothing.
+    Rejected by: test_capacity_as_each_version_counts_it
+    """
+    tokens = int(kv_memory_bytes // bytes_per_token)
+    blocks = tokens // block_size
+    return {"blocks": blocks, "tokens": tokens, "max_concurrency": tokens / max_model_len}
+
+
+def kv_capacity__same_for_every_version(
+    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
+):
+    """concurrency is tokens by the longest request in every version.
+
+    From 0.9.1 a request counts as whole blocks, from 0.20.1 the tokens follow from that.
+    Rejected by: test_capacity_as_each_version_counts_it
+    """
+    blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
+    tokens = blocks * block_size
+    return {"blocks": blocks, "tokens": tokens, "max_concurrency": tokens / max_model_len}
+
+
+def kv_capacity__compares_versions_as_text(
+    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
+):
+    """versions are compared as text, so that 0.20 comes before 0.9.
+
+    "0.20.1" < "0.9.1" character by character; numbers have to be compared as numbers.
+    Rejected by: test_capacity_as_each_version_counts_it
+    """
+    blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
+    tokens = blocks * block_size
+    concurrency = tokens / max_model_len
+    if version >= "0.9.1":
+        concurrency = blocks / -(-max_model_len // block_size)
+    if version >= "0.20.1":
+        tokens = int(concurrency * max_model_len)
+    return {"blocks": blocks, "tokens": tokens, "max_concurrency": concurrency}
+
+
+_read_sentence = read_sentence
+
+
+def read_sentence__gb_as_ten_to_the_ninth(sentence):
+    """GB in an old log is read as 10**9 bytes.
+
+    Up to 0.8.2 vLLM divides by 2**30 and prints GB; the change of the word changed no number.
+    Rejected by: test_reads_each_sentence_and_invents_none
+    """
+    facts = _read_sentence(sentence)
+    if "weights_gib" in facts and " GB" in sentence:
+        facts["weights_gib"] *= 1e9 / GIB
+    return facts
+
+
+def read_sentence__stops_at_the_comma(sentence):
+    """a number ends at its first comma.
+
+    67,296 tokens are not 67 tokens.
+    Rejected by: test_reads_each_sentence_and_invents_none
+    """
+    return _read_sentence(re.sub(r"(?<=\d),\d{3}", "", sentence))
+
+
+def read_sentence__completes_a_cut_number(sentence):
+    """a number that was cut off before its unit counts as said.
+
+    "took 15." may have gone on as 15.26 or 15.9; nobody said 15.
+    Rejected by: test_reads_each_sentence_and_invents_none
+    """
+    facts = _read_sentence(sentence)
+    if not facts and (said := re.search(r"took (\d+)\.?", sentence)):
+        return {"weights_gib": float(said[1]), "weights_decimals": 0}
+    return facts
+
+
+def read_sentence__takes_any_blocks_for_gpu_blocks(sentence):
+    """the last number of blocks is taken for the GPU's.
+
+    "# GPU blocks: 12344, # CPU blocks: 4096": the second is the swap space.
+    Rejected by: test_reads_each_sentence_and_invents_none
+    """
+    facts = _read_sentence(sentence)
+    if "cpu_blocks" in facts:
+        facts["gpu_blocks"] = facts["cpu_blocks"]
+    return facts
+
+
+def which_split__believes_the_command(model, weights_gib, tp_size, pp_size=1):
+    """the split asked for is taken for the split applied.
+
+    The log is there to be checked: a rank that holds twice its share was not split.
+    Rejected by: test_a_log_tells_which_split_was_applied
+    """
+    expected = rank_weights(model, tp_size, pp_size)["total_bytes"]
+    split = {"tp_size": tp_size, "pp_size": pp_size, "pp_rank": 0}
+    return split | {"residual_bytes": round(weights_gib * GIB - expected)}
+
+
+def which_split__first_near_one(model, weights_gib, tp_size, pp_size=1):
+    """the first split within 5 % is taken instead of the nearest.
+
+    Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04 %: only the nearest tells.
+    Rejected by: test_a_log_tells_which_split_was_applied
+    """
+    for tp, pp in [(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]:
+        expected = rank_weights(model, tp, pp)["total_bytes"]
+        residual = round(weights_gib * GIB - expected)
+        if abs(residual) <= 0.05 * expected:
+            split = {"tp_size": tp, "pp_size": pp, "pp_rank": 0}
+            return split | {"residual_bytes": residual}
+    return None
+
+
+def which_split__explains_everything(model, weights_gib, tp_size, pp_size=1):
+    """the nearest split explains any number, however far away.
+
+    4.1 GiB is no split of this model; a checksum that fits everything checks nothing.
+    Rejected by: test_a_log_tells_which_split_was_applied
+    """
+    best = None
+    for tp, pp in [(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]:
+        for stage in range(pp):
+            expected = rank_weights(model, tp, pp, stage)["total_bytes"]
+            residual = round(weights_gib * GIB - expected)
+            if best is None or abs(residual) < abs(best["residual_bytes"]):
+                split = {"tp_size": tp, "pp_size": pp, "pp_rank": stage}
+                best = split | {"residual_bytes": residual}
+    return best
+
+
+def reconcile__first_rank_for_all(log, model, tp_size, pp_size=1, block_size=None):
+    """the first rank's line is taken for all ranks.
+
+    The slowest and the fullest rank decide; a log of rank 0 alone cannot show either.
+    Rejected by: test_a_log_tells_which_split_was_applied
+    """
+    return _reconcile(log | {"ranks": log["ranks"][:1]}, model, tp_size, pp_size, block_size)
+
+
+_replicas_or_tp = replicas_or_tp
+
+
+def replicas_or_tp__forgets_the_all_reduces(
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
+    slowdowns=(1.0, 1.0),
+):  # fmt: skip
+    """the all-reduces cost nothing.
+
+    Half the bytes take half the time, and then 65 all-reduces come on top.
+    Rejected by: test_two_replicas_or_one_engine
+    """
+    rest = context_tokens, num_sequences, slowdowns
+    return _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, 0.0, *rest)
+
+
+def replicas_or_tp__averages_the_ranks(
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
+    slowdowns=(1.0, 1.0),
+):  # fmt: skip
+    """a slow GPU is averaged with the fast one.
+
+    Ranks meet at every all-reduce: the slowest one sets the pace of all.
+    Rejected by: test_two_replicas_or_one_engine
+    """
+    mean = (sum(slowdowns) / 2,) * 2
+    rest = all_reduce_s, context_tokens, num_sequences, mean
+    return _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, *rest)
+
+
+def replicas_or_tp__replicas_wait_for_each_other(
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
+    slowdowns=(1.0, 1.0),
+):  # fmt: skip
+    """replicas go in lockstep too.
+
+    Replicas share nothing; the fast one goes on while the slow one is late.
+    Rejected by: test_two_replicas_or_one_engine
+    """
+    rest = all_reduce_s, context_tokens, num_sequences, slowdowns
+    answer = _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, *rest)
+    replicas = answer["replicas"]
+    if replicas["fits"]:
+        replicas["tokens_per_s"] = num_sequences / replicas["step_s"]
+    return answer
+
+
+def replicas_or_tp__everything_fits(
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
+    slowdowns=(1.0, 1.0),
+):  # fmt: skip
+    """memory is not looked at.
+
+    A replica holds all the weights; what is left must hold the cache of its sequences.
+    Rejected by: test_two_replicas_or_one_engine
+    """
+    rest = hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences, slowdowns
+    return _replicas_or_tp(model, float("inf"), *rest)
+
+
 # --- Part B: the same numbers, live -----------------------------------------------------------
+
+_check_split = check_split
+
+
+def check_split__looks_at_heads_only(model, tp_size):
+    """only the attention heads are checked.
+
+    KV heads and the MLP width fail as well, later and less clearly.
+    Rejected by: test_an_impossible_split_is_refused_in_one_sentence
+    """
+    if tp_size < 1 or model["num_heads"] % tp_size:
+        raise ValueError(f"num_heads={model['num_heads']} cannot be split over tp_size={tp_size}")
+
+
+def check_split__names_the_first_only(model, tp_size):
+    """the message names the first dimension that fails and stops.
+
+    Whoever mends that one meets the next, one start-up later.
+    Rejected by: test_an_impossible_split_is_refused_in_one_sentence
+    """
+    try:
+        _check_split(model, tp_size)
+    except ValueError as error:
+        first, _, rest = str(error).partition(" and ")
+        over = f" cannot be split evenly over tp_size={tp_size} ranks"
+        raise ValueError(first + over if rest else str(error)) from None
+
+
+def check_split__refuses_copied_kv_heads(model, tp_size):
+    """fewer KV heads than ranks are refused.
+
+    They are copied: one KV head on four ranks is legal, it only saves no cache.
+    Rejected by: test_an_impossible_split_is_refused_in_one_sentence
+    """
+    _check_split(model, tp_size)
+    if model["num_kv_heads"] % tp_size:
+        raise ValueError(f"num_kv_heads={model['num_kv_heads']} and tp_size={tp_size}")
+
+
+def treatment__names_by_the_paper(full_shape, rank_shapes):
+    """rows and columns are named after the paper's transposed weights.
+
+    Here W is [out, in]: what the paper calls column-parallel splits the rows.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    if all(list(shape) == list(full_shape) for shape in rank_shapes):
+        return "replicated"
+    rows = any(shape[0] != full_shape[0] for shape in rank_shapes)
+    return "columns" if rows else "rows"
+
+
+def treatment__believes_shares_add_up(full_shape, rank_shapes):
+    """parts are taken to add up to the whole without adding them.
+
+    Copied KV heads add up to more; a lost part adds up to less.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    if all(list(shape) == list(full_shape) for shape in rank_shapes):
+        return "replicated"
+    rows = any(shape[0] != full_shape[0] for shape in rank_shapes)
+    return "rows" if rows else "columns"
+
+
+def collectives_per_step__layers_only(model, tp_size, num_tokens, num_sequences, element_bytes=4):
+    """two all-reduces per layer are the whole bill.
+
+    The embedding is split by vocabulary, and so are the logits: one all-reduce, one all-gather.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    count = 2 * model["num_layers"] if tp_size > 1 else 0
+    payload = num_tokens * model["hidden_size"] * element_bytes
+    found = {"all_reduces": count, "all_reduce_bytes": count * payload}
+    return found | {"all_gathers": 0, "all_gather_bytes": 0}
+
+
+def collectives_per_step__logits_of_every_token(
+    model, tp_size, num_tokens, num_sequences, element_bytes=4
+):
+    """the logits of every prompt token are gathered.
+
+    Only the last token of each sequence is sampled from.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
+    size = num_tokens * padded_vocab(model["vocab_size"]) * element_bytes
+    return bill | {"all_gather_bytes": size * bill["all_gathers"]}
+
+
+_collectives_per_step = collectives_per_step
+
+
+def collectives_per_step__one_rank_too(model, tp_size, num_tokens, num_sequences, element_bytes=4):
+    """one rank alone pays like two.
+
+    There is nobody to exchange with: no collective is made at tp_size=1.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    return _collectives_per_step(model, max(2, tp_size), num_tokens, num_sequences, element_bytes)
+
+
+def collectives_per_step__share_of_the_payload(
+    model, tp_size, num_tokens, num_sequences, element_bytes=4
+):
+    """an all-reduce carries one rank's share of the activation.
+
+    Every rank holds a partial sum of the whole activation; the payload does not shrink with ranks.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
+    return bill | {"all_reduce_bytes": bill["all_reduce_bytes"] // tp_size}
+
 
 # --- Part C: tensor and sequence parallelism in Torch -----------------------------------------
 

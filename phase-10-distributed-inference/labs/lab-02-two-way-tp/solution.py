@@ -643,6 +643,7 @@ def reconcile(log, model, tp_size, pp_size=1, block_size=None):
     "kv not sharded", "kv unexplained", "weights unexplained", "quantized".
     """
     lines, findings = [], []
+    model = model | {"dtype_bytes": DTYPE_BYTES.get(log["dtype"], model["dtype_bytes"])}
     weights = [worker for worker in log["ranks"] if "weights_gib" in worker]
     for name, asked in [("tp_size", tp_size), ("pp_size", pp_size)]:
         if log[name] is not None:
@@ -651,7 +652,7 @@ def reconcile(log, model, tp_size, pp_size=1, block_size=None):
             lines.append(_line(name, None, asked, log[name], "", same, cause))
             findings += [] if same else ["different split"]
     for worker in [] if log["quantization"] else weights:
-        lines.append(_weights_line(worker, model, tp_size, pp_size, findings))
+        lines.append(_weights_line(worker, model, tp_size, pp_size, log, findings))
     if log["quantization"]:
         cause = f"quantized ({log['quantization']}): the ledger counts {model['dtype_bytes']} bytes"
         lines.append(_line("weights", None, None, None, "GiB", True, cause + " per weight"))
@@ -679,7 +680,7 @@ def _line(claim, rank, expected, reported, unit, exact, cause="", close=False):
     return line | {"residual": residual, "unit": unit, "status": status, "cause": cause}
 
 
-def _weights_line(worker, model, tp_size, pp_size, findings):
+def _weights_line(worker, model, tp_size, pp_size, log, findings):
     reported, rank = worker["weights_gib"], worker["rank"]
     stages = range(pp_size)
     if rank is not None and rank < tp_size * pp_size:
@@ -693,15 +694,17 @@ def _weights_line(worker, model, tp_size, pp_size, findings):
         cause = "buffers and workspaces nobody itemised"
     elif not exact:
         split = which_split(model, reported, tp_size, pp_size)
-        cause = "no split of these weights comes near"
+        printed_sizes = log["tp_size"] or tp_size, log["pp_size"] or pp_size
+        if split is None and printed_sizes != (tp_size, pp_size):
+            split = which_split(model, reported, *printed_sizes)
         if split is None:
+            cause = "no split of these weights comes near"
             findings.append("weights unexplained")
         else:
-            asked = {"tp_size": tp_size, "pp_size": pp_size}
-            words = {"tp_size": "tensor parallel", "pp_size": "pipeline"}
-            missed = [words[name] for name in asked if split[name] != asked[name]]
-            findings += [f"{word} not applied" for word in missed] or ["different split"]
             cause = f"fits tp_size={split['tp_size']} pp_size={split['pp_size']}"
+            asked = [("tensor parallel", "tp_size", tp_size), ("pipeline", "pp_size", pp_size)]
+            missed = [word for word, name, size in asked if split[name] == 1 != size]
+            findings += [f"{word} not applied" for word in missed] or ["different split"]
     who = "weights" if worker["who"] is None else f"weights ({worker['who']})"
     return _line(who, rank, expected, reported, "GiB", exact, cause, close)
 
@@ -740,20 +743,27 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
         tokens = log["gpu_blocks"] * block_size
     if memory is not None and tokens:
         expected = memory * GIB / fullest
-        exact = abs(tokens - expected) * fullest <= 0.006 * GIB + 256 * fullest
-        close = abs(tokens - expected) <= 0.05 * expected
-        cause = "" if exact else "one rank's share of the memory is not all cache" if close else ""
-        if not close:
+        printed = 0.006 * GIB / fullest  # two decimals, and a block not filled
+        exact, close = (
+            abs(tokens - expected) <= limit for limit in (printed + 256, 0.05 * expected)
+        )
+        cause = "the memory is printed to 0.01 GiB" if exact and not close else ""
+        if not exact:
             whole = memory * GIB / max(unsharded)
-            word = "kv not sharded" if abs(tokens - whole) <= 0.05 * whole else "kv unexplained"
-            cause = "every rank holds all KV heads" if word == "kv not sharded" else "no split fits"
-            findings.append(word)
+            cause = "the log counts tokens of full requests, or a stage holds more"
+            if not close and abs(tokens - whole) <= 0.05 * whole:
+                cause = "every rank holds all KV heads"
+                findings.append("kv not sharded")
+            elif not close:
+                cause = "no split of this memory comes near"
+                findings.append("kv unexplained")
         lines.append(_line("KV tokens", None, round(expected), tokens, "", exact, cause, close))
     if log["cpu_blocks"]:
         expected = int(_SWAP_GIB * GIB // (block_size * fullest))
         exact, cause, reported = expected == log["cpu_blocks"], "", log["cpu_blocks"]
         if not exact and int(_SWAP_GIB * GIB // (block_size * max(unsharded))) == reported:
-            cause, findings[:] = "every rank holds all KV heads", [*findings, "kv not sharded"]
+            cause = "every rank holds all KV heads"
+            findings.append("kv not sharded")
         elif not exact:
             gib = reported * block_size * fullest / GIB
             cause = f"a swap space of {gib:.3g} GiB per rank, or another block size"

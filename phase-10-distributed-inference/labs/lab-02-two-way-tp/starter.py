@@ -178,8 +178,7 @@ def on_stage(parameter, model, pp_size, pp_rank):
 def padded_vocab(vocab_size):
     """The rows an embedding or output matrix really has: the next multiple of VOCAB_PADDING."""
     raise NotImplementedError(
-        "lab-02 · padded_vocab is yours to write (about 1 line). "
-        "Chapter: README.md, task 1"
+        "lab-02 · padded_vocab is yours to write (about 1 line). Chapter: README.md, task 1"
     )
 
 
@@ -189,8 +188,7 @@ def kv_heads_per_rank(num_kv_heads, tp_size):
     ValueError when neither number divides the other: no even split exists.
     """
     raise NotImplementedError(
-        "lab-02 · kv_heads_per_rank is yours to write (about 3 lines). "
-        "Chapter: README.md, task 1"
+        "lab-02 · kv_heads_per_rank is yours to write (about 3 lines). Chapter: README.md, task 1"
     )
 
 
@@ -203,8 +201,7 @@ def rank_shape(parameter, model, tp_size):
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     raise NotImplementedError(
-        "lab-02 · rank_shape is yours to write (about 13 lines). "
-        "Chapter: README.md, task 2"
+        "lab-02 · rank_shape is yours to write (about 13 lines). Chapter: README.md, task 2"
     )
 
 
@@ -229,8 +226,7 @@ def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
     `total_bytes`, their sum. A tied embedding is one tensor.
     """
     raise NotImplementedError(
-        "lab-02 · rank_weights is yours to write (about 13 lines). "
-        "Chapter: README.md, task 3"
+        "lab-02 · rank_weights is yours to write (about 13 lines). Chapter: README.md, task 3"
     )
 
 
@@ -240,8 +236,7 @@ def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
     kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1).
     """
     raise NotImplementedError(
-        "lab-02 · kv_bytes_per_token is yours to write (about 3 lines). "
-        "Chapter: README.md, task 4"
+        "lab-02 · kv_bytes_per_token is yours to write (about 3 lines). Chapter: README.md, task 4"
     )
 
 
@@ -256,8 +251,7 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     version: "major.minor[.patch...]". ValueError when a size is not positive.
     """
     raise NotImplementedError(
-        "lab-02 · kv_capacity is yours to write (about 13 lines). "
-        "Chapter: README.md, task 5"
+        "lab-02 · kv_capacity is yours to write (about 13 lines). Chapter: README.md, task 5"
     )
 
 
@@ -366,9 +360,9 @@ def read_sentence(sentence):
     not a number that was said.
     """
     raise NotImplementedError(
-        "lab-02 · read_sentence is yours to write (about 20 lines). "
-        "Chapter: README.md, task 6"
+        "lab-02 · read_sentence is yours to write (about 20 lines). Chapter: README.md, task 6"
     )
+
 
 _SETTINGS = {  # in the engine's own words; a value it did not print stays unknown
     "model": r"\bmodel(?:=|': )'([^']{1,300})'",
@@ -541,8 +535,7 @@ def which_split(model, weights_gib, tp_size, pp_size=1):
     Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (reported minus expected), or None.
     """
     raise NotImplementedError(
-        "lab-02 · which_split is yours to write (about 10 lines). "
-        "Chapter: README.md, task 7"
+        "lab-02 · which_split is yours to write (about 10 lines). Chapter: README.md, task 7"
     )
 
 
@@ -709,8 +702,7 @@ def replicas_or_tp(
     fit the one with more tokens per second. ValueError when num_sequences is below 2.
     """
     raise NotImplementedError(
-        "lab-02 · replicas_or_tp is yours to write (about 29 lines). "
-        "Chapter: README.md, task 8"
+        "lab-02 · replicas_or_tp is yours to write (about 29 lines). Chapter: README.md, task 8"
     )
 
 
@@ -725,8 +717,7 @@ def check_split(model, tp_size):
     `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert.
     """
     raise NotImplementedError(
-        "lab-02 · check_split is yours to write (about 9 lines). "
-        "Chapter: README.md, task 9"
+        "lab-02 · check_split is yours to write (about 9 lines). Chapter: README.md, task 9"
     )
 
 
@@ -738,8 +729,7 @@ def treatment(full_shape, rank_shapes):
     A vector has rows. ValueError when no treatment of one dimension gives these shapes.
     """
     raise NotImplementedError(
-        "lab-02 · treatment is yours to write (about 15 lines). "
-        "Chapter: README.md, task 10"
+        "lab-02 · treatment is yours to write (about 15 lines). Chapter: README.md, task 10"
     )
 
 

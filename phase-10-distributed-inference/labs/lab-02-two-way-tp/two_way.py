@@ -357,13 +357,14 @@ def page(one, two, lab):
         heads = lab.kv_heads_per_rank(model["num_kv_heads"], tp)
         checks.append(cache["kv_heads"] == heads and cache["blocks"] == planned["blocks"])
         checks.append(cache["tokens_reported"] == planned["tokens"])
+        where = f"tp_size={tp} rank {report['rank']}"
         lines.append(
-            f"  {where:20}{cache['kv_heads']:8}{per_token:13,}"
-            f"{cache['blocks']:11,}{cache['block_size']:10,}{cache['tokens_reported']:8,} tokens"
+            f"  {where:20}{cache['kv_heads']:8}{per_token:13,}{cache['blocks']:11,}"
+            f"{cache['block_size']:10,}{cache['tokens_reported']:8,} tokens"
         )
     lines.append(
-        f"  (a request of at most {MAX_MODEL_LEN} tokens fills one block, and vLLM reports the tokens"
-        " of full requests)"
+        f"  (a request of up to {MAX_MODEL_LEN} tokens takes a whole block; vLLM counts the tokens "
+        "of full requests)"
     )
 
     layers = model["num_layers"]
@@ -394,14 +395,19 @@ def page(one, two, lab):
         ),
     )  # fmt: skip
     check("every byte, block and collective as the ledger has it", all(checks))
-    times = [max(r["times"][key] for r in ranks) for key in ("first_token_s", "imported_s")]
-    lines += [
-        "",
-        f"first token after {whole['times']['first_token_s']:.1f} s at tp_size=1, {times[0]:.1f} s at "
-        f"tp_size={tp_size} ({times[1]:.1f} s of it `import vllm`);",
-        f"once warm, after {whole['times']['warm_first_token_s'] * 1e3:.1f} ms and "
-        f"{max(r['times']['warm_first_token_s'] for r in ranks) * 1e3:.1f} ms",
-    ]
+    alone, slowest = whole["times"], ranks[0]["times"]
+    for rank in ranks[1:]:
+        slowest = {key: max(value, rank["times"][key]) for key, value in slowest.items()}
+    lines.append("")
+    for title, key, scale, unit in [
+        ("first token after the start of python", "first_token_s", 1, "s"),
+        ("  of it, importing vLLM", "imported_s", 1, "s"),
+        ("first token of a request, once warm", "warm_first_token_s", 1000, "ms"),
+    ]:
+        lines.append(
+            f"{title:42}{alone[key] * scale:6.1f} {unit} at tp_size=1"
+            f"{slowest[key] * scale:9.1f} {unit} at tp_size={tp_size}"
+        )
     return lines, all(checks)
 
 
@@ -427,9 +433,7 @@ def main():
         )
         one, two = (measure(tp, kv_heads=options.kv_heads) for tp in (1, options.tp))
         lines, agrees = page(one, two, lab)
-    except (LiveError, ValueError) as error:
-        sys.exit(f"two-way: {error}")
-    except NotImplementedError as error:
+    except (LiveError, ValueError, NotImplementedError) as error:
         sys.exit(f"two-way: {error}")
     print("\n".join(lines))
     print(f"whole run {time.monotonic() - began:.1f} s")

@@ -1,0 +1,117 @@
+"""Hold a vLLM start-up log against the ledger of its model.
+
+    python startup_ledger.py LOG --config CONFIG.json [--tp N] [--pp N]
+    python -m startup_ledger LOG --config llama-3-8b         (from this folder)
+
+LOG is a file, or - for standard input. CONFIG is a Hugging Face config.json or a name in configs/.
+Without --tp and --pp the sizes are those the engine printed. Exit status 1: a wrong split.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def ledger_lines(lab, model, tp_size, pp_size):
+    """The ledger itself: one line per pipeline stage."""
+    lines = [
+        "ledger of one rank, GiB    parameters      rope   rounding     total   KV bytes/token"
+    ]
+    for stage in range(pp_size):
+        weights = lab.rank_weights(model, tp_size, pp_size, stage)
+        gib = [
+            weights[f"{term}_bytes"] / lab.GIB
+            for term in ("parameters", "rope_table", "allocator_rounding", "total")
+        ]
+        kv = lab.kv_bytes_per_token(model, tp_size, pp_size, stage)
+        where = f"tp_size={tp_size} stage {stage} of {pp_size}"
+        lines.append(
+            f"  {where:25}{gib[0]:10.4f}{gib[1]:10.4f}{gib[2]:11.4f}{gib[3]:10.4f}{kv:15,}"
+        )
+    return lines
+
+
+def log_lines(log):
+    """What the log said about the engine, in one or two lines."""
+    known = [
+        f"{name}={log[name]}"
+        for name in ("version", "engine", "model", "dtype", "tp_size", "pp_size", "max_model_len")
+        if log[name] is not None
+    ]
+    several = (
+        [f"{log['starts']} starts in this text; the last one counts"] if log["starts"] > 1 else []
+    )
+    return [f"log: {', '.join(known) or 'it names no engine'}", *several]
+
+
+def verdict_lines(verdict):
+    def number(value):
+        return (
+            "-" if value is None else f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
+        )
+
+    lines = [f"{'claim':44}{'expected':>14}{'reported':>14}{'residual':>12}      "]
+    for line in verdict["lines"]:
+        residual, unit = number(line["residual"]), line["unit"]
+        if unit == "GiB" and line["residual"] is not None:
+            residual, unit = f"{line['residual'] * 1024:+.2f}", "MiB"
+        rank = "" if line["rank"] is None else f", rank {line['rank']}"
+        claim = (line["claim"] + rank)[:43]
+        lines.append(
+            f"{claim:44}{number(line['expected']):>14}{number(line['reported']):>14}"
+            f"{residual:>12} {unit:4} {line['status']:6} {line['cause']}".rstrip()
+        )
+    found = f" ({'; '.join(verdict['findings'])})" if verdict["findings"] else ""
+    return [*lines, "", f"verdict: {verdict['verdict']}{found}"]
+
+
+def read_config(name):
+    path = Path(name)
+    if not path.is_file():
+        path = HERE / "configs" / f"{name}.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        names = ", ".join(sorted(p.stem for p in (HERE / "configs").glob("*.json")))
+        raise ValueError(f"no config {name!r}: give a config.json, or one of {names}") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path.name} cannot be read as JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path.name} holds no JSON object, so it is no config.json")
+    return config.get("text_config", config)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("log", metavar="LOG", help="a log file, or - for standard input")
+    parser.add_argument("--config", required=True, help="config.json, or a name in configs/")
+    parser.add_argument("--tp", type=int, metavar="N", help="tensor_parallel_size asked for")
+    parser.add_argument("--pp", type=int, metavar="N", help="pipeline_parallel_size asked for")
+    options = parser.parse_args()
+    which = os.environ.get("LAB_IMPL", "solution")
+    if which not in ("solution", "starter"):
+        sys.exit(f"startup_ledger: LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
+    sys.path.insert(0, str(HERE))
+    lab = importlib.import_module(which)
+    try:
+        model = lab.model_shape(read_config(options.config))
+        raw = sys.stdin.buffer.read() if options.log == "-" else Path(options.log).read_bytes()
+        log = lab.read_startup_log(raw.decode(errors="replace"))
+        tp_size = options.tp or log["tp_size"] or 1
+        pp_size = options.pp or log["pp_size"] or 1
+        lab.check_split(model, tp_size)
+        lines = [*log_lines(log), "", *ledger_lines(lab, model, tp_size, pp_size), ""]
+        verdict = lab.reconcile(log, model, tp_size, pp_size)
+    except (ValueError, OSError, NotImplementedError) as error:
+        sys.exit(f"startup_ledger: {error}")
+    print("\n".join([*lines, *verdict_lines(verdict)]))
+    sys.exit(verdict["verdict"] == "wrong split")
+
+
+if __name__ == "__main__":
+    main()
