@@ -96,3 +96,7 @@ book-test: $(VENV)/.group-book-test ## test the book in a real browser (needs Ch
 .PHONY: measure-comm
 measure-comm: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time all-reduces on this machine, fit, draw
 	@$(PY) $(LABS)/lab-03-tp-comm-cost/measure.py --out out/measure-comm
+
+.PHONY: measure-pipeline
+measure-pipeline: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 04: time a real pipeline of processes, fit, draw
+	@$(PY) $(LABS)/lab-04-pipeline-bubble/measure_pipeline.py --out out/measure-pipeline

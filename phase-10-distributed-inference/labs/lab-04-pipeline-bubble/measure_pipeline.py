@@ -8,7 +8,7 @@ parallel on a laptop; the fill, the drain and the pace of the slowest stage are 
 the start of the first stage to the end of the last, for several m. If makespan_s is right, a
 straight line through T has slope max(stage_s) and intercept sum(stage_s) - max(stage_s).
 
-Writes run.json, provenance.json and figure.svg to captures/gloo-pipeline-here, or to --out.
+Writes run.json, provenance.json and figure.svg to out/measure-pipeline of the project, or to --out.
 """
 
 import argparse
@@ -288,7 +288,7 @@ def main(arguments=None):
     parser.add_argument("--microbatches", type=int, nargs="+", default=MICROBATCHES, metavar="M")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--no-straggler", action="store_true", help="leave out the slow stage")
-    parser.add_argument("--out", type=Path, default=HERE / "captures" / "gloo-pipeline-here")
+    parser.add_argument("--out", type=Path, default=HERE.parents[2] / "out" / "measure-pipeline")
     chosen = parser.parse_args(arguments)
     if min(chosen.ranks + list(chosen.microbatches) + [chosen.repeats]) < 1 or chosen.stage_ms <= 0:
         parser.error("ranks, microbatches, repeats and stage-ms must be above 0")

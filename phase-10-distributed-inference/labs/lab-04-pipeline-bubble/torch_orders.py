@@ -38,7 +38,7 @@ def torch_order(name, torch_name, p, m, v):
     from torch.distributed.pipelining.schedules import PipelineScheduleSingle, get_schedule_class
 
     schedule_class = get_schedule_class(torch_name)
-    stages = [_stage(p, v) for _ in range(v)]
+    stages = [Stage(p, v)] * v
     if name == "1F1B runtime":
         return [" ".join(_calls_of_a_step(schedule_class, p, m, rank)) for rank in range(p)]
     if issubclass(schedule_class, PipelineScheduleSingle):
@@ -48,30 +48,41 @@ def torch_order(name, torch_name, p, m, v):
     return [" ".join("." if op is None else str(op) for op in order[rank]) for rank in range(p)]
 
 
-def _stage(p, v, rank=0):
-    """A stand-in for a PipelineStage: a schedule only reads its place in the pipeline."""
-    from torch.distributed.pipelining.stage import PipelineStage
+class Stage:
+    """A stand-in for a PipelineStage: its place in the pipeline, a diary of what it computes."""
 
-    stage = mock.create_autospec(PipelineStage, instance=True)
-    stage.group_rank = stage.stage_index = rank
-    stage.group_size, stage.num_stages, stage.submod = p, p * v, None
-    return stage
+    submod = None
+
+    def __init__(self, p, v, rank=0):
+        self.group_rank = self.stage_index = rank
+        self.group_size, self.num_stages = p, p * v
+        self.calls = []
+
+    def forward_one_chunk(self, microbatch, *_, **__):
+        self.calls.append(f"{self.stage_index}F{microbatch}")
+
+    def backward_one_chunk(self, microbatch, **__):
+        self.calls.append(f"{self.stage_index}B{microbatch}")
+
+    def perform_reduce_grad(self, _):
+        pass
+
+    def no_messages(self, _):
+        return []
+
+    get_fwd_recv_ops = get_fwd_send_ops = get_bwd_recv_ops = get_bwd_send_ops = no_messages
 
 
 def _calls_of_a_step(schedule_class, p, m, rank):
     """What one training step of a single-stage schedule makes its stage compute, in order."""
-    calls = []
-    stage = _stage(p, 1, rank)
-    for ops in ("get_fwd_recv_ops", "get_fwd_send_ops", "get_bwd_recv_ops", "get_bwd_send_ops"):
-        getattr(stage, ops).return_value = []
-    stage.forward_one_chunk.side_effect = lambda i, *_, **__: calls.append(f"{rank}F{i}")
-    stage.backward_one_chunk.side_effect = lambda i, *_, **__: calls.append(f"{rank}B{i}")
+    stage = Stage(p, 1, rank)
     schedule = schedule_class(stage, m)
-    quiet = ("_check_inputs", "_initialize_stage", "_maybe_compute_loss", "_maybe_get_loss")
+    losses = ("_maybe_compute_loss", "_maybe_get_loss", "_update_losses")
+    quiet = ("_check_inputs", "_initialize_stage", *losses)
     with mock.patch.multiple(schedule, **{name: mock.DEFAULT for name in quiet}) as patched:
         patched["_check_inputs"].return_value = ([()] * m, [{}] * m)
         schedule._step_microbatches()
-    return calls
+    return stage.calls
 
 
 def capture():
