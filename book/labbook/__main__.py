@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ def main() -> int:
     build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
     errors: list[BookError] = []
     pages = list(chapters(book.get("items") or book.get("sections") or []))
+    warm_screens(" ".join(page["content"] for page in pages), build)
     for page in pages:
         try:
             page["content"] = render(page["content"], str(page["source_path"]), build)
@@ -34,7 +37,7 @@ def main() -> int:
         return 1
     json.dump(book, sys.stdout)
     took = time.perf_counter() - start
-    fresh = f"{build.cache.misses} chapters computed afresh" if build.cache.misses else "all cached"
+    fresh = f"{build.cache.misses} results computed afresh" if build.cache.misses else "all cached"
     print(f"labbook: {len(pages)} pages, {build.counts}; {took:.2f} s, {fresh}", file=sys.stderr)
     return 0
 
@@ -56,6 +59,16 @@ def make_build(root: Path, config: dict[str, Any]) -> Build:
     sources_file = root / "src" / "sources.md"
     text = sources_file.read_text(encoding="utf-8") if sources_file.exists() else ""
     return Build(repo, cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
+
+
+def warm_screens(text: str, build: Build) -> None:
+    """Run the screens that chapters will ask for side by side; a failure is reported there."""
+    wanted = sorted(set(re.findall(r'screen\("(lab-\d\d)", "(\w+)"\)', text)))
+    if wanted:
+        show = build.namespace("")["screen"]
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            for done in [pool.submit(show, *args) for args in wanted]:
+                done.exception()
 
 
 def chapters(items: list[Any]) -> Any:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from .markdown import BookError, Fence, Prose, outside_code, segments
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
 RUN = ("py", "check", "stub", "figure")
 STATIC = ("code", "fact")
+README = "README: "  # how the pieces of an included README name their file
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
 )
@@ -101,13 +103,53 @@ def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
             target = re.match(r"\{\{include:\s*(.+?)\s*\}\}", part)
             if target:
                 with _at(file, line):
-                    _, included = excerpt(build.repo, target[1])
-                    build.counts.excerpts += 1
-                pieces += segments(unlink(included) + "\n", target[1])
+                    included = _included(target[1], build)
+                pieces += segments(included, README + target[1])
             elif part:
                 pieces.append(Prose(part, file, line))
             line += part.count("\n")
     return pieces
+
+
+def _included(target: str, build: Build) -> str:
+    """A section of a README. `| subsections`: only what stands under its subheadings.
+
+    `| figures a, b`: the drawings in text fences give way to these figures, one each.
+    """
+    place, _, option = (part.strip() for part in target.partition(" | "))
+    _, text = excerpt(build.repo, place)
+    build.counts.excerpts += 1
+    how, _, names = option.partition(" ")
+    if how == "subsections":
+        text = "###" + text.partition("\n###")[2]
+    elif how == "figures":
+        calls = [name.strip() for name in names.split(",")]
+        parts = re.split(r"(?ms)^```text\n.*?^```$", text)
+        if len(parts) != len(calls) + 1:
+            raise BookError(f"{place} has {len(parts) - 1} text drawings, not {len(calls)}")
+        drawn = [f"{{{{figure: {call}}}}}" for call in calls]
+        text = "".join(part + figure for part, figure in zip(parts, [*drawn, ""], strict=True))
+    elif option or not text.strip():
+        raise BookError(f"nothing to include: {target}")
+    folder = find_file(build.repo, place.partition(":")[0]).parent
+    return unlink(_inline_drawings(text, folder)) + "\n"
+
+
+def _inline_drawings(text: str, folder: Path) -> str:
+    """A README's SVG files become figures of the page, so that they follow its theme."""
+
+    def one(match: re.Match[str]) -> str:
+        alt, name = match.groups()
+        if not (folder / name).is_file() or not name.endswith(".svg"):
+            raise BookError(f"no drawing {name!r} beside the README")
+        svg = (folder / name).read_text(encoding="utf-8")
+        svg = " ".join(svg[svg.index("<svg") :].split())
+        label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
+        opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
+        svg = f"{opening} {label}>" + svg.partition(">")[2]
+        return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
+
+    return re.sub(r"!\[([^\]]*)\]\(([^)]+)\)", one, text)
 
 
 def unlink(text: str) -> str:
@@ -136,7 +178,7 @@ def _jobs(piece: Prose | Fence) -> list[Job]:
         typed = TYPED_NUMBER.search(
             re.sub(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", "", rest, flags=re.S)
         )
-        if typed:
+        if typed and not piece.file.startswith(README):
             at = piece.text.find(typed[0], offset)
             line = piece.line + piece.text.count("\n", 0, max(at, 0))
             raise BookError(

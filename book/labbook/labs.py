@@ -234,3 +234,35 @@ def extra_points(prefix: str) -> int:
     """Points of the claims that need Torch, vLLM or GPUs."""
     needs = {"gpu", "vllm", "torch"}
     return sum(claim.points for claim in claims(prefix) if needs & set(claim.marks))
+
+
+def bill_models() -> dict[str, dict[str, Any]]:
+    """What the communication bill needs of each recorded model, weights in its own element type."""
+    from .names import solution
+
+    lab02 = solution("lab-02")
+    found = {}
+    for name in ("llama-3.1-8b", "qwen3-32b", "qwen2.5-72b"):
+        shape = model(name)
+        found[name] = {
+            "weight_bytes": lab02.rank_weights(shape, 1)["parameters_bytes"],
+            "num_layers": shape["num_layers"],
+            "hidden_size": shape["hidden_size"],
+            "element_bytes": shape["dtype_bytes"],
+        }
+    return found
+
+
+def log_lines(target: str, *patterns: str, width: int = 150) -> str:
+    """The first line of a captured log that matches each pattern, cut to `width`, as a block."""
+    found = []
+    lines = capture(target).splitlines()
+    for pattern in patterns:
+        line = next((line for line in lines if re.search(pattern, line)), None)
+        if line is None:
+            raise BookError(f"{target} has no line like {pattern!r}")
+        line = re.sub(r"(INFO|WARNING) [\d-]+ [\d:]+ ", r"\1 ", line)
+        found.append(line if len(line) <= width else line[: width - 1] + "…")
+    return (
+        f'<p class="listing">{target}, shortened</p>\n\n' + "```text\n" + "\n".join(found) + "\n```"
+    )

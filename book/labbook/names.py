@@ -28,6 +28,7 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
 
     names: dict[str, Any] = {
         "__name__": "__chapter__",
+        "table": table,
         "KIB": KIB,
         "MIB": MIB,
         "GIB": GIB,
@@ -45,6 +46,8 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "bug_hunt": labs.bug_hunt,
         "mistakes": labs.mistakes,
         "capture": labs.capture,
+        "log_lines": labs.log_lines,
+        "bill_models": labs.bill_models,
         "gaps": labs.gaps,
         "model": labs.model,
         "models": labs.models,
@@ -66,6 +69,14 @@ def solution(prefix: str) -> types.ModuleType:
         return load_module(choose_lab(prefix, find_labs()).file("solution"))
     except ValueError as error:
         raise BookError(str(error)) from None
+
+
+def table(header: list[str], rows: list[list[object]], align: str = "") -> str:
+    """A Markdown table; align has one of l, r, c per column."""
+    marks = {"l": "---", "r": "--:", "c": ":-:"}
+    rule = [marks[letter] for letter in align or "l" * len(header)]
+    lines = [header, rule, *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def human_bytes(count: float) -> str:

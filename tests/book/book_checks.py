@@ -1,0 +1,145 @@
+"""What is asked of a page of the built book. Each check fails on a fault of its kind."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+def expect_clean(page):
+    """No console message, no failed or foreign request, one heading, nothing left unexpanded."""
+    page.wait_for_load_state("networkidle")
+    assert page.complaints == []
+    assert page.locator("main h1").count() == 1
+    assert page.locator("merror").count() == 0
+    assert "{{" not in page.locator("main").inner_text()
+
+
+def expect_no_violation(page):
+    """axe-core finds no violation of WCAG 2.2 A or AA."""
+    found = axe_violations(page)
+    assert not found, "\n".join(found)
+
+
+def axe_violations(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page.evaluate("document.querySelectorAll('main details').forEach(d => d.open = true)")
+    results = axe.Axe().run(page, options={"runOnly": WCAG}).response
+    return [
+        f"{rule['id']} ({rule['impact']}): "
+        + "; ".join(str(node["target"]) for node in rule["nodes"][:4])
+        for rule in results["violations"]
+    ]
+
+
+def expect_no_sideways_scroll(page):
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1] + 1, f"the page is {widths[0]} px wide on {widths[1]} px"
+
+
+def figure_colours(page):
+    return page.evaluate(
+        """[...document.querySelectorAll(
+            '.lab-figure svg text, .lab-figure svg rect, .lab-figure svg polyline')]
+            .map(e => getComputedStyle(e)).map(s => s.fill + s.stroke)"""
+    )
+
+
+def expect_recolouring(first, second):
+    """Every colour of a figure differs between two themes."""
+    assert first and len(first) == len(second)
+    kept = [i for i, (one, other) in enumerate(zip(first, second, strict=True)) if one == other]
+    assert not kept, f"{len(kept)} of {len(first)} shapes kept their colour"
+
+
+def expect_stretched_brackets(page):
+    """Tall brackets stretch only with an OpenType MATH font."""
+    assert page.evaluate("document.fonts.check('16px \"Lab Math\"')")
+    height = page.evaluate(
+        """Math.max(...[...document.querySelectorAll('math mo')]
+            .filter(o => '⌈⌊{(['.includes(o.textContent))
+            .map(o => o.getBoundingClientRect().height))"""
+    )
+    assert height > 28, f"the tallest bracket is {height} px"
+
+
+def expect_text_alternatives(page):
+    """Every drawing says in words what it shows; returns how many there are."""
+    labels = page.evaluate(
+        "[...document.querySelectorAll('main figure svg, main .lab-widget svg')]"
+        ".map(s => s.getAttribute('aria-label') || '')"
+    )
+    for label in labels:
+        assert len(label) > 30, f"a figure says only {label!r}"
+    return len(labels)
+
+
+def search_for(page, words):
+    page.keyboard.press("s")
+    page.locator("#mdbook-searchbar").wait_for(state="visible")
+    page.keyboard.type(words, delay=5)
+    hit = page.locator("#mdbook-searchresults a").first
+    hit.wait_for(state="visible", timeout=5000)
+    return hit
+
+
+# --- links: no browser needed -------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """The ids and the links of one HTML file."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links = set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("id", "name") and value:
+                self.ids.add(value)
+            if name in ("href", "src") and value:
+                self.links.append((value, self.getpos()[0]))
+
+
+def broken_links(root: Path):
+    """(what is broken, how many local links were followed) of a folder of HTML files."""
+    pages = {file: Page(file.read_text(encoding="utf-8")) for file in root.rglob("*.html")}
+    broken, followed = [], 0
+    for file, page in pages.items():
+        for url, line in page.links:
+            parts = urlsplit(url)
+            if parts.scheme or parts.netloc or file.name == "404.html":
+                continue
+            followed += 1
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            where = f"{file.name}:{line}"
+            if not target.exists():
+                broken.append(f"{where}: no file {url}")
+            elif parts.fragment and target in pages:
+                if unquote(parts.fragment) not in pages[target].ids:
+                    broken.append(f"{where}: no anchor {url}")
+    return broken, followed
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def shown_commands(markdown: str):
+    """The commands of bash and console fences, without prompts, comments and output."""
+    found = []
+    for language, body in re.findall(r"(?ms)^ *```(bash|console)\n(.*?)^ *```", markdown):
+        for line in body.splitlines():
+            if language == "console" and not line.lstrip().startswith("$ "):
+                continue
+            command = re.sub(r"\s+#.*", "", line.strip().removeprefix("$ ")).strip()
+            if command and not command.startswith("#"):
+                found.append(command)
+    return found

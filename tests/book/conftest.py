@@ -1,0 +1,138 @@
+"""The built book, a browser and a local server for the tests of this folder."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+BOOK = REPO / "book"
+sys.path.insert(0, str(Path(__file__).parent))  # book_checks
+NOT_HERE = "not run here: needs {}: make book-test"
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
+
+
+def build_book(target: Path) -> subprocess.CompletedProcess[str]:
+    """Build the book of this checkout into `target`."""
+    command = [sys.executable, str(BOOK / "build.py"), "--out", str(target)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """The built book; every xdist worker builds its own (the cache makes that cheap)."""
+    beside = shutil.which("mdbook", path=str(Path(sys.executable).parent)) or shutil.which("mdbook")
+    if not beside:
+        pytest.skip(NOT_HERE.format("mdBook"))
+    target = tmp_path_factory.mktemp("book")
+    done = build_book(target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target
+
+
+def find_browser() -> str:
+    """$CHROMIUM, else the first browser of these names on PATH; '' when there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := shutil.which(name))), "")
+    return os.environ.get("CHROMIUM") or found
+
+
+@pytest.fixture(scope="session")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason=NOT_HERE.format("Playwright"))
+    executable = find_browser()
+    if not executable:
+        if os.environ.get("CI"):
+            pytest.fail("CI must run the browser tests, and there is no Chromium")
+        pytest.skip(NOT_HERE.format("Chromium (chromium or google-chrome on PATH)"))
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=executable, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+def serve(folder: Path):
+    """A server of `folder` on a free port of this machine; (address, stop)."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def stop():
+        server.shutdown()
+        server.server_close()
+
+    return f"http://127.0.0.1:{server.server_port}", stop
+
+
+@pytest.fixture(scope="session")
+def address(built):
+    base, stop = serve(built)
+    yield base
+    stop()
+
+
+@pytest.fixture
+def open_page(browser):
+    """open_page(url, theme, width): a page whose `.complaints` lists what went wrong in it.
+
+    Everything outside the url's own host is refused and listed.
+    """
+    contexts = []
+
+    def opener(url: str, theme: str = "light", width: int = 1280, scripts: bool = True):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            reduced_motion="reduce",
+            java_script_enabled=scripts,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.complaints = complaints = []
+        own = url.split("/", 3)[2]
+        page.on("console", lambda m: m.type in ("error", "warning") and complaints.append(m.text))
+        page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+        page.on("requestfailed", lambda r: _note_failure(r, complaints))
+        page.on(
+            "response",
+            lambda r: r.status >= 400 and complaints.append(f"status {r.status}: {r.url}"),
+        )
+
+        def gate(route):
+            target = route.request.url
+            local = target.startswith(("data:", "blob:", "file:"))
+            if local or target.split("/", 3)[2] == own:
+                route.continue_()
+            else:
+                complaints.append(f"external request: {target}")
+                route.abort()
+
+        context.route("**/*", gate)
+        if scripts:
+            page.add_init_script(f"localStorage.setItem('mdbook-theme', '{theme}')")
+        page.goto(url, wait_until="load")
+        return page
+
+    yield opener
+    for context in contexts:
+        context.close()
+
+
+def _note_failure(request, complaints):
+    if "ERR_ABORTED" not in (request.failure or ""):  # a prefetch cut short is no failure
+        complaints.append(f"failed request: {request.url}")

@@ -1,0 +1,104 @@
+"""The built book in a real Chromium: clean pages, search, themes, keyboard, phone, WCAG.
+
+The checks are in book_checks.py; test_book_controls.py shows each of them a planted fault.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from book_checks import (
+    expect_clean,
+    expect_no_sideways_scroll,
+    expect_no_violation,
+    expect_recolouring,
+    expect_stretched_brackets,
+    expect_text_alternatives,
+    figure_colours,
+    search_for,
+)
+
+REPO = Path(__file__).resolve().parents[2]
+PAGES = sorted(path.stem + ".html" for path in (REPO / "book" / "src").glob("*.md"))
+PAGES = [name for name in PAGES if name != "SUMMARY.html"]
+THEMES = ("light", "navy")  # what a reader gets by day and by night
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]  # the first one builds the book
+
+
+# --- every page ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_clean_and_fits_a_phone(open_page, address, name):
+    expect_clean(open_page(f"{address}/{name}"))
+    expect_no_sideways_scroll(open_page(f"{address}/{name}", width=360))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", PAGES)
+def test_page_has_no_wcag_violation(open_page, address, name, theme):
+    page = open_page(f"{address}/{name}", theme)
+    assert theme in page.evaluate("document.documentElement.className").split()
+    expect_no_violation(page)
+
+
+@pytest.mark.parametrize("theme", ["rust", "coal", "ayu"])
+def test_the_other_themes_have_no_wcag_violation_either(open_page, address, theme):
+    for name in ("lab-01.html", "deep-dive.html"):
+        expect_no_violation(open_page(f"{address}/{name}", theme))
+
+
+def test_the_book_works_from_a_folder(open_page, built):
+    page = open_page((built / "guide.html").as_uri())
+    assert page.complaints == []
+    search_for(page, "microbatches")
+
+
+def test_the_printed_page_is_clean(open_page, address):
+    page = open_page(f"{address}/print.html")
+    page.emulate_media(media="print")
+    assert page.complaints == []
+    assert page.locator("main h1").count() == len(PAGES)
+    sliders = page.locator("main input[type=range]")
+    assert sliders.count() > 0
+    assert not any(slider.is_visible() for slider in sliders.all())
+
+
+# --- search, themes, formulas ---------------------------------------------------------------------
+
+
+def test_search_finds_and_opens_a_chapter(open_page, address):
+    page = open_page(f"{address}/index.html")
+    search_for(page, "microbatches bubble").click()
+    page.wait_for_url("**/*.html?highlight=*")
+    assert "index.html" not in page.url
+    assert page.complaints == []
+
+
+def test_figures_follow_the_theme(open_page, address):
+    for name in ("guide.html", "lab-01.html"):
+        colours = [figure_colours(open_page(f"{address}/{name}", theme)) for theme in THEMES]
+        expect_recolouring(*colours)
+
+
+def test_the_theme_menu_recolours_figures_without_a_reload(open_page, address):
+    page = open_page(f"{address}/guide.html")
+    before = figure_colours(page)
+    page.locator("#mdbook-theme-toggle").click()
+    page.locator("#mdbook-theme-navy").click()
+    expect_recolouring(before, figure_colours(page))
+
+
+def test_the_math_font_is_shipped_and_used(open_page, address):
+    page = open_page(f"{address}/lab-03.html")
+    page.wait_for_load_state("networkidle")
+    expect_stretched_brackets(page)
+
+
+def test_every_figure_has_a_text_alternative(open_page, address):
+    figures = 0
+    for name in PAGES:
+        figures += expect_text_alternatives(open_page(f"{address}/{name}"))
+    assert figures >= 10

@@ -1,0 +1,94 @@
+"""What the built book points at, and what it counts: links, anchors, names shown to learners."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from book_checks import broken_links, shown_commands
+
+REPO = Path(__file__).resolve().parents[2]
+BOOK = REPO / "book"
+
+pytestmark = pytest.mark.timeout(300)  # the first one builds the book
+
+
+def test_every_local_link_and_anchor_leads_somewhere(built):
+    broken, followed = broken_links(built)
+    assert not broken, "\n".join(broken)
+    assert followed > 200
+
+
+def test_no_page_asks_for_anything_from_elsewhere(built):
+    for page in built.rglob("*.html"):
+        loads = re.findall(
+            r"<(?:script|img|link|iframe|source|video)[^>]+(?:src|href)=\"(https?:[^\"]+)",
+            page.read_text(encoding="utf-8"),
+        )
+        assert not loads, f"{page.name} loads {loads}"
+
+
+def test_every_chapter_is_in_the_table_of_contents(built):
+    toc = (built / "toc.html").read_text(encoding="utf-8")
+    for chapter in (BOOK / "src").glob("*.md"):
+        if chapter.stem != "SUMMARY":
+            assert f'href="{chapter.stem}.html"' in toc, chapter.name
+
+
+def test_the_font_travels_with_its_licence(built):
+    assert (built / "assets" / "lab-math.woff2").stat().st_size > 100_000
+    assert "SIL OPEN FONT LICENSE" in (built / "assets" / "OFL.txt").read_text(encoding="utf-8")
+
+
+def test_tests_named_in_commands_exist():
+    """`pytest lab-01::test_x` in a chapter or README names a test of that lab."""
+    named = 0
+    for file in (*(BOOK / "src").glob("*.md"), *REPO.glob("phase-*/**/README.md")):
+        for command in shown_commands(file.read_text(encoding="utf-8")):
+            for lab, test in re.findall(r"(lab-\d\d)\S*::(test_\w+)", command):
+                named += 1
+                source = next(REPO.glob(f"phase-*/labs/{lab}-*/test_lab.py"))
+                assert f"def {test}(" in source.read_text(encoding="utf-8"), (
+                    f"{file.name}: {command}"
+                )
+    assert named
+
+
+def test_quotations_are_those_of_the_named_release():
+    """The stored excerpts of vLLM, against the installed package of that release."""
+    sys.path.insert(0, str(BOOK / "quotes"))
+    import collect
+
+    stored = json.loads((BOOK / "quotes" / "vllm.json").read_text(encoding="utf-8"))
+    assert stored["version"] == collect.VERSION
+    assert stored["quotes"].keys() == collect.WANTED.keys()
+    for quote in stored["quotes"].values():
+        first, last = quote["lines"]
+        assert len(quote["text"].split("\n")) == last - first + 1 <= 12, "a quotation is short"
+    places = [*REPO.glob(".venv*/lib/python*/site-packages/vllm")]
+    if not places:
+        return  # the text itself can be compared only where vLLM is installed
+    versions = [*places[0].parent.glob(f"vllm*-{collect.VERSION}*.dist-info")]
+    if versions:
+        assert collect.collect(places[0]) == stored
+
+
+def test_the_hashed_requirements_are_the_pins_of_the_book_group():
+    text = (REPO / "pyproject.toml").read_text(encoding="utf-8")
+    group = next(line for line in text.splitlines() if line.startswith("book = "))
+    pins = set(re.findall(r'"([\w-]+==[\d.]+)"', group))
+    hashed = (BOOK / "requirements.txt").read_text(encoding="utf-8")
+    assert pins == set(re.findall(r"(?m)^([\w-]+==[\d.]+) ", hashed)) and len(pins) == 2
+    assert hashed.count("--hash=sha256:") > 10
+
+
+@pytest.mark.parametrize("name", ["index.md", "guide.md", "deep-dive.md"])
+def test_chapters_are_written_in_short_sentences(name):
+    """A median of at most 18 words, and no sentence above 60: what the book promises its reader."""
+    text = (BOOK / "src" / name).read_text(encoding="utf-8")
+    text = re.sub(r"(?ms)^```.*?^```|^\|.*?$|\{\{.*?\}\}|<[^>]*>|^#.*?$", " ", text)
+    lengths = sorted(len(s.split()) for s in re.split(r"(?<=[.?!:])\s+|\n\n", text) if s.split())
+    assert lengths[len(lengths) // 2] <= 18 and lengths[-1] <= 60, lengths[-5:]
