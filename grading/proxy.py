@@ -60,9 +60,15 @@ class Remote:
         self.output, self.output_bytes = b"", 0
         self.begin_check()
 
-    def begin_check(self):
-        """A new check: its own clock, its own output allowance."""
+    def begin_check(self, carry_over=False):
+        """A new check: its own clock, its own output allowance.
+
+        With `carry_over`, what the learner's code does to its arguments is done to the caller's.
+        Without, a result cannot pass by bending the numbers that it is compared with.
+        """
         self.incident = None
+        self._carry_over = carry_over
+        self.changed_arguments = False
         self._check_left_s = self._limits.check_s
         self._check_output = 0
         self._held = None
@@ -91,6 +97,8 @@ class Remote:
     def load(self):
         """A worker with the learner's file in it; LoadError if the file does not load."""
         if self._loading:
+            if isinstance(self._loading, Incident):
+                self.incident = self._loading  # it stands in the way of every check
             raise LoadError(str(self._loading))
         if self._worker is not None:
             return
@@ -130,7 +138,9 @@ class Remote:
         match answer:
             case ("returned", number, result, changed) if number == self._number:
                 if changed is not None:
-                    _carry_over((args, kwargs), changed)
+                    self.changed_arguments = True
+                    if self._carry_over:
+                        _carry_over((args, kwargs), changed)
                 return result
         self._raised(answer, self._number, name)
 
@@ -168,6 +178,13 @@ class Remote:
             return self._held.number_of(value)
         return None
 
+    def _number_of_argument(self, value):
+        """As above; what the caller passed, and every slice of it, can only be read."""
+        if self._held is not None and isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False
+        return self._number_of(value)
+
     def _ask(self, question, name):
         """Send a question, serve what the learner's code asks for meanwhile, return the answer."""
         if self._left_s <= 0:
@@ -175,7 +192,7 @@ class Remote:
         started = time.monotonic()
         self._deadline = started + min(self._check_left_s, self._left_s)
         try:
-            self._send(question, name)
+            self._send(question, name, self._number_of_argument)
             while True:
                 answer = self._receive(name)
                 match answer:
@@ -218,9 +235,9 @@ class Remote:
                 raise TypeError(f"{operation}: axis and root are ints")
         return getattr(self._collectives, operation)(*args, **kwargs)
 
-    def _send(self, value, name):
+    def _send(self, value, name, number_of=None):
         try:
-            data = wire.frame(value, self._number_of)
+            data = wire.frame(value, number_of or self._number_of)
         except wire.Unsendable as problem:
             raise TypeError(f"cannot be sent to the submission: {problem}") from None
         view = memoryview(data)

@@ -17,7 +17,7 @@ MAX_FRAME_BYTES = 16 << 20
 MAX_VALUES = 400_000  # in one frame
 MAX_DEPTH = 32
 MAX_INT_BYTES = 512  # 1,233 digits, fewer than Python refuses to print
-MAX_DICT_ENTRIES = 4096  # keys that collide cost the square of this
+MAX_DICT_ENTRIES = 1024  # keys that collide cost the square of this
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -88,6 +88,8 @@ def _encode(value, parts, depth, handle_of):
         parts.append(b"b" + _SIZE.pack(len(value)) + value)
     elif kind is list or kind is tuple:
         _enter(depth)
+        if len(value) + len(parts) > MAX_VALUES:
+            raise Unsendable(f"more than {MAX_VALUES} values")
         parts.append((b"l" if kind is list else b"t") + _SIZE.pack(len(value)))
         for item in value:
             _encode(item, parts, depth + 1, handle_of)

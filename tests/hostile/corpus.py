@@ -1,0 +1,100 @@
+"""The hostile and the merely unlucky submissions of lab 01, and what each must come to.
+
+A file's docstring says what it tries; the lines after it what must happen:
+
+    base: solution       the lab's solution (or starter) stands before the file's own text
+    expect: 0            the score; or `below 100, above 0`
+    outcome: crashed     an outcome that at least one claim must have
+    loses, keeps: test_* claims that must not, or must, be earned
+    says: line           a word that the next step must hold
+    secret: yes          graded with hidden numbers as well
+    encode: crlf         how the text becomes bytes: crlf, cr, nul, or a codec
+    first: # text        a line before everything else
+    live: no             too dangerous, or too slow, for graders without limits
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+SUBMISSIONS = Path(__file__).parent / "submissions"
+KEYS = ("base", "expect", "outcome", "loses", "keeps", "says", "secret", "encode", "first", "live")
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    header: dict
+    text: str
+
+    @property
+    def group(self) -> str:
+        return self.name.split("_")[0]
+
+    def source(self, lab) -> bytes:
+        """The bytes handed in."""
+        text = self.text
+        if base := self.header.get("base"):
+            text = lab.file(base).read_text() + "\n\n" + text
+        if first := self.header.get("first"):
+            text = first + "\n" + text
+        data = None
+        for codec in self.header.get("encode", "utf-8").split():
+            if codec == "crlf":
+                data = (data or text.encode()).replace(b"\n", b"\r\n")
+            elif codec == "cr":
+                data = text.encode().replace(b"\n", b"\r")
+            elif codec == "nul":
+                data = text.encode() + b"\0"
+            else:
+                data = text.encode(codec, "replace")
+        return data
+
+    def deserves(self) -> tuple[int, int]:
+        """The lowest and the highest score that is right."""
+        text = self.header["expect"]
+        if text.isdigit():
+            return int(text), int(text)
+        low = re.search(r"above (\d+)", text)
+        high = re.search(r"below (\d+)", text)
+        return int(low[1]) + 1 if low else 0, int(high[1]) - 1 if high else 100
+
+    def problems(self, result) -> list[str]:
+        """What is wrong with this result; nothing, if the grader did its work."""
+        wrong = []
+        if result["status"] != "graded":
+            return [f"not graded: {result['problem']}"]
+        low, high = self.deserves()
+        if not low <= result["score"] <= high:
+            wrong.append(f"scored {result['score']}, deserves {low} to {high}")
+        outcomes = {claim["outcome"] for claim in result["claims"]}
+        if "outcome" in self.header and self.header["outcome"] not in outcomes:
+            wrong.append(f"no claim is {self.header['outcome']}, but {sorted(outcomes)}")
+        earned = {claim["name"]: claim["earned"] for claim in result["claims"]}
+        for key, should in (("loses", False), ("keeps", True)):
+            for pattern in re.split(r",\s*", self.header.get(key, "")):
+                names = [name for name in earned if fnmatch(name, pattern)]
+                if pattern and not names:
+                    wrong.append(f"no claim is called {pattern}")
+                wrong += [f"{name} earned {earned[name]}" for name in names if bool(earned[name]) != should]
+        if result["integrity"] != "isolated":
+            wrong.append("not isolated")
+        return wrong
+
+
+def read_cases() -> list[Case]:
+    """Every file of the corpus, in the order of their names."""
+    cases = []
+    for path in sorted(SUBMISSIONS.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        docstring = ast.literal_eval(re.match(r'""".*?"""', text, re.DOTALL)[0])
+        title, _, rest = docstring.partition("\n")
+        header = dict(line.split(": ", 1) for line in rest.strip().splitlines())
+        unknown = set(header) - set(KEYS)
+        if unknown or "expect" not in header:
+            raise ValueError(f"{path.name}: unknown or missing header lines: {unknown or 'expect'}")
+        cases.append(Case(path.stem, title, header, text))
+    return cases

@@ -1,0 +1,8 @@
+"""The untouched starter.
+
+base: starter
+expect: 0
+outcome: todo
+"""
+
+# nothing else

@@ -1,0 +1,9 @@
+"""A training loop at the top of the file.
+
+expect: below 5
+outcome: timeout
+live: no
+"""
+
+while True:
+    pass

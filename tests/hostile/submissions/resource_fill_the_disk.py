@@ -1,0 +1,22 @@
+"""Write until nothing fits any more.
+
+expect: below 5
+live: no
+"""
+
+import numpy as np
+for place in ("/tmp", "/dev/shm", "/var/tmp", "."):
+    try:
+        with open(f"{place}/full", "wb") as file:
+            while True:
+                file.write(bytes(1 << 20))
+    except OSError:
+        pass
+
+
+def wrong(*args, **kwargs):
+    return np.zeros(1)
+
+
+shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
+attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,0 +1,10 @@
+"""Take memory, page by page.
+
+expect: below 5
+outcome: memory
+live: no
+"""
+
+hoard = []
+while True:
+    hoard.append(bytearray(b'x') * (16 << 20))

@@ -1,0 +1,14 @@
+"""Wait for the grader to give up.
+
+base: solution
+expect: below 100, above 0
+outcome: timeout
+loses: test_legal_tp_sizes_*
+live: no
+"""
+
+import time
+
+
+def legal_tp_sizes(*args):
+    time.sleep(3600)

@@ -1,0 +1,14 @@
+"""A regular expression that takes for ever.
+
+base: solution
+expect: below 100, above 0
+outcome: timeout
+loses: test_legal_tp_sizes_*
+live: no
+"""
+
+import re
+
+
+def legal_tp_sizes(*args):
+    return re.match(r'(a+)+$', 'a' * 64 + 'b')

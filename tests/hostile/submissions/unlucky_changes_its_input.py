@@ -1,0 +1,16 @@
+"""Right results, but the argument is changed on the way.
+
+base: solution
+expect: below 100, above 0
+loses: test_inputs_are_left_*
+keeps: test_column_parallel_equals_*
+"""
+
+_row = row_parallel
+
+
+def row_parallel(x, W, num_ranks):
+    y = _row(x, W, num_ranks)
+    if type(x) is np.ndarray:
+        x *= 2.0
+    return y

@@ -1,0 +1,9 @@
+"""Every function under another name.
+
+expect: below 5
+outcome: failed
+says: has no
+"""
+
+def rowParallel(x, W, num_ranks):
+    return x @ W.T

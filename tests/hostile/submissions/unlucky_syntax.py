@@ -1,0 +1,9 @@
+"""A parenthesis that is never closed.
+
+expect: below 5
+outcome: failed
+says: line
+"""
+
+def row_parallel(x, W, num_ranks:
+    return x @ W.T

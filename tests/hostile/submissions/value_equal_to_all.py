@@ -1,0 +1,24 @@
+"""An object that equals everything.
+
+expect: below 5
+"""
+
+import numpy as np
+
+
+class Equal:
+    shape, dtype, ndim, size = (5, 48), np.dtype(float), 2, 240
+
+    def __eq__(self, other):
+        return True
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: self
+
+
+def wrong(*args, **kwargs):
+    return Equal()
+
+
+shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
+attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,0 +1,24 @@
+"""An array of objects that equal everything.
+
+expect: below 5
+"""
+
+import numpy as np
+
+
+class Equal:
+    def __eq__(self, other):
+        return True
+
+    def __sub__(self, other):
+        return 0.0
+
+    __rsub__ = __sub__
+
+
+def wrong(*args, **kwargs):
+    return np.array([[Equal()] * 48] * 5, dtype=object)
+
+
+shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
+attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,0 +1,27 @@
+"""Answer calls that were not made yet.
+
+expect: below 5
+outcome: protocol
+"""
+
+import socket
+
+import numpy as np
+
+try:
+    import wire
+
+    link = socket.socket(fileno=3)
+    for number in range(1, 50):
+        link.sendall(wire.frame(("returned", number, np.zeros(1), None)))
+    link.detach()
+except (ImportError, OSError):
+    pass
+
+
+def wrong(*args, **kwargs):
+    return np.zeros(1)
+
+
+shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
+attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

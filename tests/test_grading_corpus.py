@@ -1,0 +1,92 @@
+"""Every hostile and every unlucky submission comes to what its header says, and the honest one that
+is graded at the same moment keeps full marks."""
+
+import hashlib
+import os
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from grading.course import labs_by_prefix
+from grading.limits import MIB, Limits
+from grading.reader import Submission, _text_or_problem
+from grading.run import grade
+from grading.sandbox import inspect_machine
+from grading.station import Station
+from labkit.loading import ROOT
+from tests.hostile.corpus import read_cases
+
+LAB = labs_by_prefix()["lab-01"]
+CASES = read_cases()
+# Short, so that the ones that never end cost seconds; long enough for the slow and honest one.
+LIMITS = Limits(
+    check_s=3, submission_s=6, cpu_s=6, memory_bytes=300 * MIB, address_space_bytes=2048 * MIB
+)
+isolation = {"namespaces", "seccomp"} <= set(inspect_machine().layers)
+pytestmark = pytest.mark.skipif(
+    not isolation and not os.environ.get("CI"),
+    reason="this machine cannot isolate a submission: python -m grading doctor",
+)
+
+
+@pytest.fixture(scope="module")
+def stations():
+    """Hidden numbers for the cases that ask for them, none for the others; one for the honest."""
+    with (
+        Station(LIMITS, number=0) as plain,
+        Station(LIMITS, secret=secrets.token_bytes(32), number=1) as hidden,
+        Station(LIMITS, number=2) as honest,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        yield plain, hidden, honest, pool
+
+
+def snapshot():
+    """The files a submission could want to change, by their hashes."""
+    folders = [LAB.path, ROOT / "grading", ROOT / "labkit"]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_the_corpus_is_large_and_covers_every_kind():
+    groups = {case.group for case in CASES}
+    assert len(CASES) >= 60
+    assert groups >= {"exit", "report", "wire", "value", "bend", "secret", "workspace", "resource"}
+    assert groups >= {"text", "unlucky", "control"}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_comes_to_what_it_deserves_beside_an_honest_one(case, stations):
+    plain, hidden, honest, pool = stations
+    source, problem = _text_or_problem(case.source(LAB))
+    submission = Submission(case.name, "lab-01", case.name, source, problem)
+    neighbour = pool.submit(honest.grade, LAB.file("solution").read_bytes(), LAB)
+    station = hidden if case.header.get("secret") else plain
+    result = grade(station, submission)
+    assert case.problems(result) == []
+    if "says" in case.header:
+        said = " ".join(claim["message"] for claim in result["claims"])
+        assert case.header["says"] in said
+    beside = neighbour.result()
+    assert (beside["status"], beside["score"]) == ("graded", 100), beside["problem"]
+
+
+def test_nothing_is_left_behind():
+    before = snapshot()
+    hostile = [case for case in CASES if case.group in ("workspace", "report")]
+    with Station(LIMITS, number=3) as station:
+        for case in hostile:
+            station.grade(case.source(LAB), LAB)
+        zygote = station.cell.process.pid
+        uid = station.cell.uid
+        groups = list(station.cell.cgroup.folders)
+    assert snapshot() == before
+    assert not Path("/tmp/forged").exists()
+    assert not Path(f"/proc/{zygote}").exists()
+    assert not [folder for folder in groups if folder.exists()]
+    if uid is not None:
+        owners = [path.stat().st_uid for path in Path("/proc").glob("[0-9]*") if path.exists()]
+        assert uid not in owners
