@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [26f2510f6d66]
+# lab-02 starter: write where NotImplementedError stands. [52409c165c90]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -178,7 +178,8 @@ def on_stage(parameter, model, pp_size, pp_rank):
 def padded_vocab(vocab_size):
     """The rows an embedding or output matrix really has: the next multiple of VOCAB_PADDING."""
     raise NotImplementedError(
-        "lab-02 · padded_vocab is yours to write (about 1 line). Chapter: README.md, task 1"
+        "lab-02 · padded_vocab is yours to write (about 1 line). "
+        "Chapter: README.md, task 1"
     )
 
 
@@ -188,7 +189,8 @@ def kv_heads_per_rank(num_kv_heads, tp_size):
     ValueError when neither number divides the other: no even split exists.
     """
     raise NotImplementedError(
-        "lab-02 · kv_heads_per_rank is yours to write (about 3 lines). Chapter: README.md, task 1"
+        "lab-02 · kv_heads_per_rank is yours to write (about 3 lines). "
+        "Chapter: README.md, task 1"
     )
 
 
@@ -201,7 +203,8 @@ def rank_shape(parameter, model, tp_size):
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     raise NotImplementedError(
-        "lab-02 · rank_shape is yours to write (about 13 lines). Chapter: README.md, task 2"
+        "lab-02 · rank_shape is yours to write (about 13 lines). "
+        "Chapter: README.md, task 2"
     )
 
 
@@ -226,7 +229,8 @@ def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
     `total_bytes`, their sum. A tied embedding is one tensor.
     """
     raise NotImplementedError(
-        "lab-02 · rank_weights is yours to write (about 13 lines). Chapter: README.md, task 3"
+        "lab-02 · rank_weights is yours to write (about 13 lines). "
+        "Chapter: README.md, task 3"
     )
 
 
@@ -236,7 +240,8 @@ def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
     kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1).
     """
     raise NotImplementedError(
-        "lab-02 · kv_bytes_per_token is yours to write (about 3 lines). Chapter: README.md, task 4"
+        "lab-02 · kv_bytes_per_token is yours to write (about 3 lines). "
+        "Chapter: README.md, task 4"
     )
 
 
@@ -251,7 +256,8 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     version: "major.minor[.patch...]". ValueError when a size is not positive.
     """
     raise NotImplementedError(
-        "lab-02 · kv_capacity is yours to write (about 13 lines). Chapter: README.md, task 5"
+        "lab-02 · kv_capacity is yours to write (about 13 lines). "
+        "Chapter: README.md, task 5"
     )
 
 
@@ -360,9 +366,9 @@ def read_sentence(sentence):
     not a number that was said.
     """
     raise NotImplementedError(
-        "lab-02 · read_sentence is yours to write (about 20 lines). Chapter: README.md, task 6"
+        "lab-02 · read_sentence is yours to write (about 20 lines). "
+        "Chapter: README.md, task 6"
     )
-
 
 _SETTINGS = {  # in the engine's own words; a value it did not print stays unknown
     "model": r"\bmodel(?:=|': )'([^']{1,300})'",
@@ -535,7 +541,8 @@ def which_split(model, weights_gib, tp_size, pp_size=1):
     Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (reported minus expected), or None.
     """
     raise NotImplementedError(
-        "lab-02 · which_split is yours to write (about 10 lines). Chapter: README.md, task 7"
+        "lab-02 · which_split is yours to write (about 10 lines). "
+        "Chapter: README.md, task 7"
     )
 
 
@@ -555,6 +562,7 @@ def reconcile(log, model, tp_size, pp_size=1, block_size=None):
     "kv not sharded", "kv unexplained", "weights unexplained", "quantized".
     """
     lines, findings = [], []
+    model = model | {"dtype_bytes": DTYPE_BYTES.get(log["dtype"], model["dtype_bytes"])}
     weights = [worker for worker in log["ranks"] if "weights_gib" in worker]
     for name, asked in [("tp_size", tp_size), ("pp_size", pp_size)]:
         if log[name] is not None:
@@ -563,7 +571,7 @@ def reconcile(log, model, tp_size, pp_size=1, block_size=None):
             lines.append(_line(name, None, asked, log[name], "", same, cause))
             findings += [] if same else ["different split"]
     for worker in [] if log["quantization"] else weights:
-        lines.append(_weights_line(worker, model, tp_size, pp_size, findings))
+        lines.append(_weights_line(worker, model, tp_size, pp_size, log, findings))
     if log["quantization"]:
         cause = f"quantized ({log['quantization']}): the ledger counts {model['dtype_bytes']} bytes"
         lines.append(_line("weights", None, None, None, "GiB", True, cause + " per weight"))
@@ -591,7 +599,7 @@ def _line(claim, rank, expected, reported, unit, exact, cause="", close=False):
     return line | {"residual": residual, "unit": unit, "status": status, "cause": cause}
 
 
-def _weights_line(worker, model, tp_size, pp_size, findings):
+def _weights_line(worker, model, tp_size, pp_size, log, findings):
     reported, rank = worker["weights_gib"], worker["rank"]
     stages = range(pp_size)
     if rank is not None and rank < tp_size * pp_size:
@@ -605,15 +613,17 @@ def _weights_line(worker, model, tp_size, pp_size, findings):
         cause = "buffers and workspaces nobody itemised"
     elif not exact:
         split = which_split(model, reported, tp_size, pp_size)
-        cause = "no split of these weights comes near"
+        printed_sizes = log["tp_size"] or tp_size, log["pp_size"] or pp_size
+        if split is None and printed_sizes != (tp_size, pp_size):
+            split = which_split(model, reported, *printed_sizes)
         if split is None:
+            cause = "no split of these weights comes near"
             findings.append("weights unexplained")
         else:
-            asked = {"tp_size": tp_size, "pp_size": pp_size}
-            words = {"tp_size": "tensor parallel", "pp_size": "pipeline"}
-            missed = [words[name] for name in asked if split[name] != asked[name]]
-            findings += [f"{word} not applied" for word in missed] or ["different split"]
             cause = f"fits tp_size={split['tp_size']} pp_size={split['pp_size']}"
+            asked = [("tensor parallel", "tp_size", tp_size), ("pipeline", "pp_size", pp_size)]
+            missed = [word for word, name, size in asked if split[name] == 1 != size]
+            findings += [f"{word} not applied" for word in missed] or ["different split"]
     who = "weights" if worker["who"] is None else f"weights ({worker['who']})"
     return _line(who, rank, expected, reported, "GiB", exact, cause, close)
 
@@ -652,20 +662,27 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
         tokens = log["gpu_blocks"] * block_size
     if memory is not None and tokens:
         expected = memory * GIB / fullest
-        exact = abs(tokens - expected) * fullest <= 0.006 * GIB + 256 * fullest
-        close = abs(tokens - expected) <= 0.05 * expected
-        cause = "" if exact else "one rank's share of the memory is not all cache" if close else ""
-        if not close:
+        printed = 0.006 * GIB / fullest  # two decimals, and a block not filled
+        exact, close = (
+            abs(tokens - expected) <= limit for limit in (printed + 256, 0.05 * expected)
+        )
+        cause = "the memory is printed to 0.01 GiB" if exact and not close else ""
+        if not exact:
             whole = memory * GIB / max(unsharded)
-            word = "kv not sharded" if abs(tokens - whole) <= 0.05 * whole else "kv unexplained"
-            cause = "every rank holds all KV heads" if word == "kv not sharded" else "no split fits"
-            findings.append(word)
+            cause = "the log counts tokens of full requests, or a stage holds more"
+            if not close and abs(tokens - whole) <= 0.05 * whole:
+                cause = "every rank holds all KV heads"
+                findings.append("kv not sharded")
+            elif not close:
+                cause = "no split of this memory comes near"
+                findings.append("kv unexplained")
         lines.append(_line("KV tokens", None, round(expected), tokens, "", exact, cause, close))
     if log["cpu_blocks"]:
         expected = int(_SWAP_GIB * GIB // (block_size * fullest))
         exact, cause, reported = expected == log["cpu_blocks"], "", log["cpu_blocks"]
         if not exact and int(_SWAP_GIB * GIB // (block_size * max(unsharded))) == reported:
-            cause, findings[:] = "every rank holds all KV heads", [*findings, "kv not sharded"]
+            cause = "every rank holds all KV heads"
+            findings.append("kv not sharded")
         elif not exact:
             gib = reported * block_size * fullest / GIB
             cause = f"a swap space of {gib:.3g} GiB per rank, or another block size"
@@ -702,7 +719,8 @@ def replicas_or_tp(
     fit the one with more tokens per second. ValueError when num_sequences is below 2.
     """
     raise NotImplementedError(
-        "lab-02 · replicas_or_tp is yours to write (about 29 lines). Chapter: README.md, task 8"
+        "lab-02 · replicas_or_tp is yours to write (about 29 lines). "
+        "Chapter: README.md, task 8"
     )
 
 
@@ -717,7 +735,8 @@ def check_split(model, tp_size):
     `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert.
     """
     raise NotImplementedError(
-        "lab-02 · check_split is yours to write (about 9 lines). Chapter: README.md, task 9"
+        "lab-02 · check_split is yours to write (about 9 lines). "
+        "Chapter: README.md, task 9"
     )
 
 
@@ -729,7 +748,8 @@ def treatment(full_shape, rank_shapes):
     A vector has rows. ValueError when no treatment of one dimension gives these shapes.
     """
     raise NotImplementedError(
-        "lab-02 · treatment is yours to write (about 15 lines). Chapter: README.md, task 10"
+        "lab-02 · treatment is yours to write (about 15 lines). "
+        "Chapter: README.md, task 10"
     )
 
 
