@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from labkit.loading import choose_lab, find_labs
+from labkit.starters import derive
 
 LAB = choose_lab("lab-03", find_labs())
 NAMES = ("share_table", "calibration_table", "loglog", "measure")
@@ -107,10 +108,21 @@ def test_the_comforting_denominator_hides_three_quarters_of_the_loss(tools):
 def test_the_share_table_prints_what_the_readme_shows():
     result = run("share_table.py")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() in (LAB.path / "README.md").read_text()
+    assert result.stdout.strip() in (LAB.path / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_share_table_takes_the_learner_s_functions_or_refuses():
+@pytest.mark.parametrize("program", ["share_table.py", "calibration_table.py"])
+def test_an_unwritten_function_is_one_sentence(program, tmp_path):
+    for path in LAB.path.iterdir():
+        if path.suffix in (".py", ".jsonl"):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "starter.py").write_text(derive(LAB), encoding="utf-8")
+    result = run(str(tmp_path / program), LAB_IMPL="starter")
+    assert result.returncode == 1 and "is yours to write" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_share_table_takes_solution_or_starter_only():
     result = run("share_table.py", LAB_IMPL="starters")
     assert result.returncode == 1 and "solution or starter" in result.stderr
 
@@ -148,10 +160,11 @@ def test_a_box_that_chose_no_constant_is_predicted(tools):
     assert median(abs(predicted / seconds - 1) for _, seconds, predicted in rows) < 0.1
 
 
-def test_the_calibration_table_prints_what_the_readme_shows():
-    result = run("calibration_table.py")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() in (LAB.path / "README.md").read_text()
+def test_the_calibration_table_prints_what_the_readme_shows(tools, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["calibration_table.py"])
+    tools.calibration_table.main()
+    printed = capsys.readouterr().out.strip()
+    assert printed in (LAB.path / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_figure_is_current(tools):
@@ -296,4 +309,4 @@ def test_a_recorded_run_is_as_it_was_recorded(path):
     ranks = {row["ranks"] for row in content["rows"]}
     assert ranks == {int(p) for p in content["fit"]} and len(ranks) >= 2
     for row in content["rows"]:
-        assert 0 < row["low_s"] <= row["median_s"] <= row["high_s"]
+        assert 0 < row["fastest_s"] <= row["median_s"] <= row["slowest_s"]

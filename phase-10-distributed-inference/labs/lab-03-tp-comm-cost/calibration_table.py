@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from loglog import loglog_svg
-from share_table import KERNELS, US, load_implementation, read_measurements
+from share_table import KERNELS, US, load_implementation, read_measurements, run
 
 KiB, MiB, GiB = 1024, 1024**2, 1024**3
 TINY, HUGE = 1 * KiB, 512 * MiB
@@ -202,4 +202,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

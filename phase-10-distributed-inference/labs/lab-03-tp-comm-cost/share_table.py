@@ -61,6 +61,14 @@ def load_implementation():
     return importlib.import_module(which)
 
 
+def run(main):
+    """Run a program's main; what the learner has not written yet is one sentence, no traceback."""
+    try:
+        main()
+    except NotImplementedError as error:
+        sys.exit(str(error))
+
+
 def read_measurements():
     text = (HERE / "measurements.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
@@ -171,4 +179,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

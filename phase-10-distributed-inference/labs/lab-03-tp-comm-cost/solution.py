@@ -258,9 +258,8 @@ def tensor_parallel_sides(weight_bytes, memory_bytes_per_s, num_ranks, num_messa
     # BEGIN SOLUTION (task 2)
     require(num_messages=num_messages, message_s=message_s)
     alone_s = decode_step_s(weight_bytes, 1, memory_bytes_per_s)
-    return num_messages * message_s, alone_s - decode_step_s(
-        weight_bytes, num_ranks, memory_bytes_per_s
-    )
+    together_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    return num_messages * message_s, alone_s - together_s
     # END SOLUTION
 
 

@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [6c4431293c7a]
+# lab-03 starter: write where NotImplementedError stands. [89edcfe2686a]
 """Lab 03: the communication bill of tensor parallelism.
 
 One sentence in code: an all-reduce costs `c + 2 (p-1) a + 2 (p-1)/p * bytes / busbw` seconds.
@@ -240,7 +240,7 @@ def tensor_parallel_sides(weight_bytes, memory_bytes_per_s, num_ranks, num_messa
     faster exactly when paid_s < saved_s. ValueError for bad input.
     """
     raise NotImplementedError(
-        "lab-03 · tensor_parallel_sides is yours to write (about 5 lines). "
+        "lab-03 · tensor_parallel_sides is yours to write (about 4 lines). "
         "Chapter: README.md, task 2"
     )
 
