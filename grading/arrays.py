@@ -32,7 +32,7 @@ _METHODS = set(
     "all any astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape "
     "squeeze std sum swapaxes take transpose var".split()
 )
-_ATTRIBUTES = set("shape ndim size nbytes T mT".split())
+_ATTRIBUTES = set("T mT".split())
 _KEYWORDS = set("axis axes keepdims dtype out where initial order copy dims decimals".split())
 
 
@@ -53,8 +53,8 @@ class Held:
         self.bytes += array.nbytes
         return len(self.arrays) - 1
 
-    def array_of(self, number):
-        if number >= len(self.arrays):
+    def array_of(self, number, *description):
+        if description or number >= len(self.arrays):
             raise Refused("no such array")
         return self.arrays[number]
 
@@ -64,8 +64,6 @@ def perform(operation, arguments, keywords):
     if type(keywords) is not dict or not all(name in _KEYWORDS for name in keywords):
         raise Refused("a keyword this check does not offer")
     match operation, arguments:
-        case "attribute", (np.ndarray() as array, "dtype"):
-            return array.dtype.name
         case "attribute", (np.ndarray() as array, str(name)) if name in _ATTRIBUTES:
             return getattr(array, name)
         case "getitem", (np.ndarray() as array, index):

@@ -50,7 +50,7 @@ class Remote:
         self._source, self._control, self._request = source, control, request
         self._limits, self._collectives, self._path = limits, collectives, str(path)
         self._worker = None
-        self._names = None
+        self._functions = {}  # names that stood for functions when they were first asked for
         self._loading = None  # why the file could not be loaded
         self._number = 0
         self._left_s = limits.submission_s
@@ -73,6 +73,11 @@ class Remote:
         self._check_output = 0
         self._held = None
 
+    @property
+    def what_happened(self):
+        """The incident of this check: its own, or the one of the import that every check needs."""
+        return self.incident or (self._loading if isinstance(self._loading, Incident) else None)
+
     def close(self):
         if self._worker is not None:
             self._worker.close()
@@ -84,12 +89,15 @@ class Remote:
         if name.startswith("_") or len(name) > MAX_NAME:
             raise AttributeError(name)
         self.load()
+        if name in self._functions:
+            return self._functions[name]
         answer = self._ask(("get", name), name)
         match answer:
             case ("got", value):
                 return value
             case ("is function",):
-                return self._function(name)
+                self._functions[name] = self._function(name)
+                return self._functions[name]
             case ("missing",):
                 raise AssertionError(f"starter.py has no `{name}`; the tests call it by that name")
         self._raised(answer, 0, name)
@@ -97,8 +105,6 @@ class Remote:
     def load(self):
         """A worker with the learner's file in it; LoadError if the file does not load."""
         if self._loading:
-            if isinstance(self._loading, Incident):
-                self.incident = self._loading  # it stands in the way of every check
             raise LoadError(str(self._loading))
         if self._worker is not None:
             return
@@ -242,37 +248,34 @@ class Remote:
             raise TypeError(f"cannot be sent to the submission: {problem}") from None
         view = memoryview(data)
         while view:
-            self._wait(name, select.POLLOUT)
             try:
                 view = view[self._worker.data.send(view) :]
             except BlockingIOError:
-                pass
+                self._wait(name, select.POLLOUT)
             except OSError:
                 self._gone(name)
 
     def _receive(self, name):
-        data = self._exactly(4, name)
+        data = self._worker.received
         try:
-            size = wire.frame_size(data)
+            while len(data) < 4 or len(data) < 4 + wire.frame_size(data[:4]):
+                self._wait(name, select.POLLIN)
+                try:
+                    chunk = self._worker.data.recv(1 << 18)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    chunk = b""
+                if not chunk:
+                    self._gone(name)
+                data += chunk
+            end = 4 + wire.frame_size(data[:4])
             array_of = self._held.array_of if self._held is not None else None
-            return wire.decode(self._exactly(size, name), array_of)
+            answer = wire.decode(data[4:end], array_of)
+            del data[:end]
+            return answer
         except (wire.BadFrame, arrays.Refused) as problem:
             self._broken(f"bytes that are no message ({problem})")
-
-    def _exactly(self, size, name):
-        data = bytearray()
-        while len(data) < size:
-            self._wait(name, select.POLLIN)
-            try:
-                chunk = self._worker.data.recv(min(size - len(data), 1 << 20))
-            except BlockingIOError:
-                continue
-            except OSError:
-                chunk = b""
-            if not chunk:
-                self._gone(name)
-            data += chunk
-        return data
 
     def _wait(self, name, event):
         """Until the worker's socket is ready; meanwhile its output is read, its clock watched."""
@@ -359,15 +362,16 @@ class Worker:
         self.layers = first["layers"]
         self.data.setblocking(False)
         os.set_blocking(self.output, False)
-        self._output_open = True
+        self.received = bytearray()
+        self._poll, self._event = select.poll(), None
+        self._poll.register(self.lifeline, select.POLLIN)
+        self._poll.register(self.output, select.POLLIN)
 
     def poll(self, event, timeout_s):
-        poll = select.poll()
-        poll.register(self.data, event)
-        poll.register(self.lifeline, select.POLLIN)
-        if self._output_open:
-            poll.register(self.output, select.POLLIN)
-        return {descriptor for descriptor, _ in poll.poll(max(0, timeout_s) * 1000)}
+        if event != self._event:
+            self._poll.register(self.data, event)
+            self._event = event
+        return {descriptor for descriptor, _ in self._poll.poll(max(0, timeout_s) * 1000)}
 
     def read_output(self):
         try:
@@ -375,7 +379,7 @@ class Worker:
         except BlockingIOError:
             return b""
         if not chunk:
-            self._output_open = False  # closed by the learner's code: nothing more to read
+            self._poll.unregister(self.output)  # closed by the learner's code
         return chunk
 
     def last_report(self, timeout_s):
@@ -397,13 +401,15 @@ _UNUSABLE = {"StopIteration", "StopAsyncIteration", "ExceptionGroup"}
 
 
 def _exception(kind, message):
-    found = getattr(builtins, kind, None) if kind not in _UNUSABLE else None
-    if isinstance(found, type) and issubclass(found, Exception):
+    found = getattr(builtins, kind, None)
+    if not isinstance(found, type) or not issubclass(found, BaseException):
+        found = BaseException
+    if issubclass(found, Exception) and kind not in _UNUSABLE:
         try:
             return found(message)
         except TypeError:  # such as UnicodeDecodeError, which takes five arguments
             pass
-    return Stopped(f"{kind[:60]}: {message}" if message else kind[:60])
+    return type(found.__name__, (Stopped,), {})(message)
 
 
 def _raise_at(error, path, line):

@@ -83,7 +83,7 @@ def read_submissions(place, labs, only=None, max_bytes=1 << 20) -> Found:
         entries = data_or_why
     else:
         raise SubmissionsError(f"{place} does not exist")
-    entries = _without_wrapper(entries, place.name)
+    entries = _without_wrapper(entries)
     entries = _open_inner_zips(entries, found)
     names = _gradescope_names(entries)
     classroom = _classroom_prefix(entries, place.name)
@@ -280,17 +280,21 @@ def _open_inner_zips(entries, found):
 # --- whose is it ----------------------------------------------------------------------------------
 
 
-def _without_wrapper(entries, name):
+def _without_wrapper(entries):
     """Drop one outer folder that an export adds around the students'."""
     tops = {entry.path[0] for entry in entries}
-    if len(tops) != 1 or any(len(entry.path) < 3 for entry in entries):
+    if len(tops) != 1 or any(len(entry.path) < 2 for entry in entries):
         return entries
     top = next(iter(tops))
     inner = {entry.path[1] for entry in entries}
     known = any(
         pattern.fullmatch(part) for part in inner for pattern in (_CANVAS, _MOODLE, _GRADESCOPE)
     )
-    if not known and not _WRAPPER.fullmatch(top):
+    own = {entry.path[1] for entry in entries if _STARTER.fullmatch(entry.path[-1])}
+    one_person = any(
+        _LAB.search(part) or _STARTER.fullmatch(part) or "phase" in part for part in own
+    )
+    if not known and not _WRAPPER.fullmatch(top) and (one_person or len(own) < 2):
         return entries
     if top.endswith("-submissions"):
         return entries  # the name of the assignment is needed below

@@ -196,7 +196,7 @@ class Server:
         if hidden or carry_over:
             item._initrequest()  # pytest keeps a used request: a second run needs a fresh one
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        incident = self.remote.incident
+        incident = self.remote.what_happened
         report = {
             "check": item.nodeid,
             "hidden": hidden,

@@ -11,6 +11,7 @@ and during a call ("collective", name, args, kwargs) or ("array", operation, arg
 """
 
 import builtins
+import math
 import os
 import socket
 import sys
@@ -53,8 +54,8 @@ class Link:
     def __init__(self, sock):
         self.sock = sock
 
-    def array_of(self, number):
-        return RemoteArray(self, number)
+    def array_of(self, number, dtype, shape):
+        return RemoteArray(self, number, np.dtype(dtype), shape)
 
     def send(self, value):
         self.sock.sendall(wire.frame(value, _number_of))
@@ -63,11 +64,22 @@ class Link:
         return wire.receive(self.sock, self.array_of)
 
     def ask(self, kind, name, args, kwargs):
-        self.send((kind, name, args, kwargs))
+        self.send((kind, name, _plain(args), _plain(kwargs)))
         answer = self.receive()
         if answer[0] == "value":
             return answer[1]
         raise getattr(builtins, answer[1])(answer[2])
+
+
+def _plain(value):
+    """dtypes by name, as the wire knows no types."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (type, np.dtype)):
+        return np.dtype(value).name
+    return value
 
 
 def _number_of(value):
@@ -197,10 +209,16 @@ def _arrays_as_bytes(value):
 class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose numbers stay with the grader: operations are carried out there."""
 
-    __slots__ = ("_link", "_number")
+    __slots__ = ("_link", "_number", "dtype", "shape")
 
-    def __init__(self, link, number):
-        self._link, self._number = link, number
+    def __init__(self, link, number, dtype, shape):
+        self._link, self._number, self.dtype, self.shape = link, number, dtype, shape
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+    nbytes = property(lambda self: self.size * self.dtype.itemsize)
+    T = property(lambda self: self._ask("attribute", self, "T"))
+    mT = property(lambda self: self._ask("attribute", self, "mT"))
 
     def _ask(self, operation, *args, **kwargs):
         return self._link.ask("array", operation, args, kwargs)
@@ -239,10 +257,6 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.copy()
 
 
-def _attribute(name):
-    return property(lambda self: self._ask("attribute", self, name))
-
-
 def _method(name):
     def method(self, *args, **kwargs):
         return self._ask("method", self, name, args, kwargs)
@@ -251,9 +265,6 @@ def _method(name):
     return method
 
 
-for _name in ("shape", "ndim", "size", "nbytes", "T", "mT"):
-    setattr(RemoteArray, _name, _attribute(_name))
-RemoteArray.dtype = property(lambda self: np.dtype(self._ask("attribute", self, "dtype")))
 for _name in (
     "all any astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape "
     "squeeze std sum swapaxes take transpose var"

@@ -108,7 +108,14 @@ def _encode(value, parts, depth, handle_of):
     elif kind is Handle:
         parts.append(b"h" + _SIZE.pack(value.id))
     elif handle_of is not None and (number := handle_of(value)) is not None:
-        parts.append(b"h" + _SIZE.pack(number))
+        if isinstance(value, np.ndarray):  # its shape goes along, so that nobody has to ask
+            code = _CODES.get(value.dtype)
+            if code is None:
+                raise Unsendable(f"a numpy array of dtype {value.dtype}")
+            parts.append(b"H" + _SIZE.pack(number) + _ARRAY.pack(code, value.ndim))
+            parts.append(struct.pack(f"<{value.ndim}Q", *value.shape))
+        else:
+            parts.append(b"h" + _SIZE.pack(number))
     elif kind is np.ndarray:
         code = _CODES.get(value.dtype)
         if code is None:
@@ -136,7 +143,8 @@ def _enter(depth):
 def decode(data, array_of=None):
     """The value in `data`, all of it. BadFrame for anything `encode` would not have written.
 
-    Handles, and the slices that index them, are accepted only with `array_of(number)`.
+    Handles, and the slices that index them, are accepted only with `array_of(number)`; it also
+    receives (dtype name, shape) from the side that holds the array.
     """
     if len(data) > MAX_FRAME_BYTES:
         raise BadFrame("too long")
@@ -257,6 +265,16 @@ class _Reader:
             raise BadFrame("a handle where none is accepted")
         return self.array_of(self.size())
 
+    def described_handle(self, depth):
+        if self.array_of is None:
+            raise BadFrame("a handle where none is accepted")
+        number = self.size()
+        code, ndim = _ARRAY.unpack(self.take(2))
+        if ndim > 32:
+            raise BadFrame("too many axes")
+        shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
+        return self.array_of(number, self.dtype(code).name, shape)
+
     def slice(self, depth):
         if self.array_of is None:
             raise BadFrame("a slice where none is accepted")
@@ -287,6 +305,7 @@ _READERS = {
     ord("a"): _Reader.array,
     ord("g"): _Reader.scalar,
     ord("h"): _Reader.handle,
+    ord("H"): _Reader.described_handle,
     ord("S"): _Reader.slice,
     ord("E"): _Reader.ellipsis,
 }

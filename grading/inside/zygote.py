@@ -195,7 +195,6 @@ def close_the_walls(config, limits, program):
     ):
         resource.setrlimit(name, (value, value))
     active.append("rlimits")
-    os.nice(5)
     if "landlock" in layers:
         kernel.landlock(config["readable"], ["/tmp", "/dev/null"])
         active.append("landlock")

@@ -1,0 +1,247 @@
+"""Submissions are found in every export's shape; what is no submission is named, never opened."""
+
+import os
+import socket
+import stat
+import zipfile
+
+import pytest
+
+from grading.reader import SubmissionsError, read_one, read_submissions
+
+LABS = {"lab-01", "lab-02", "lab-03", "lab-04"}
+CODE = b"x = 1\n"
+
+
+def write(root, *paths, data=CODE):
+    for path in paths:
+        place = root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+
+def found_in(place, **options):
+    found = read_submissions(place, LABS, **options)
+    return found, {(s.student, s.lab): s for s in found.submissions}
+
+
+def zipped(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_plain_folders_and_files(tmp_path):
+    write(
+        tmp_path, "ada/lab-01-tp-sharding-math/starter.py", "ada/starter-03.py", "bo-starter-04.py"
+    )
+    write(tmp_path, "cy/lab_2/STARTER.PY", "cy/notes.txt", "dan/readme.md")
+    found, by = found_in(tmp_path)
+    assert set(by) == {("ada", "lab-01"), ("ada", "lab-03"), ("bo", "lab-04"), ("cy", "lab-02")}
+    assert found.shapes == {"plain": 4}
+    assert ("dan", "no starter.py or starter-NN.py in it") in found.ignored
+
+
+def test_canvas_takes_the_latest_hand_in(tmp_path):
+    write(tmp_path, "doejane_LATE_12_345_starter-01.py")
+    write(tmp_path, "doejane_LATE_12_399_starter-01-2.py", data=b"x = 2\n")
+    write(tmp_path, "poebo_13_346_lab-03_starter.py")
+    found, by = found_in(tmp_path)
+    assert set(by) == {("doejane (12)", "lab-01"), ("poebo (13)", "lab-03")}
+    assert by["doejane (12)", "lab-01"].source == b"x = 2\n"
+    assert found.shapes == {"Canvas": 2}
+    assert any("was taken" in why for _, why in found.ignored)
+
+
+def test_moodle_folders_and_an_inner_zip(tmp_path):
+    write(tmp_path, "Jane Doe_77_assignsubmission_file_/starter-01.py")
+    (tmp_path / "Bo Poe_78_assignsubmission_file_").mkdir()
+    zipped(
+        tmp_path / "Bo Poe_78_assignsubmission_file_" / "work.zip",
+        {"phase-10/labs/lab-01-tp-sharding-math/starter.py": CODE, "__MACOSX/._starter.py": b"\0"},
+    )
+    found, by = found_in(tmp_path)
+    assert set(by) == {("Jane Doe (77)", "lab-01"), ("Bo Poe (78)", "lab-01")}
+    assert found.shapes == {"Moodle": 2}
+
+
+def test_gradescope_names_come_from_the_metadata(tmp_path):
+    root = tmp_path / "assignment_9_export"
+    write(root, "submission_11/lab-01/starter.py", "submission_12/starter-01.py")
+    text = "submission_11:\n  :submitters:\n  - :name: Jane Doe\n    :sid: 5\n"
+    write(root, "submission_metadata.yml", data=text.encode())
+    found, by = found_in(tmp_path)
+    assert set(by) == {("Jane Doe (11)", "lab-01"), ("submission_12", "lab-01")}
+    assert found.shapes == {"Gradescope": 2}
+
+
+def test_github_classroom_repositories(tmp_path):
+    root = tmp_path / "labs-submissions"
+    for name in ("ada", "bo"):
+        write(root, f"labs-{name}/phase-10-distributed-inference/labs/lab-01-tp/starter.py")
+        write(root, f"labs-{name}/phase-10-distributed-inference/labs/lab-04-pp/starter.py")
+        write(root, f"labs-{name}/.git/lab-01/starter.py")
+    for place in (root, tmp_path):
+        found, by = found_in(place)
+        assert {student for student, _ in by} == {"ada", "bo"}
+        assert found.shapes == {"GitHub Classroom": 4}
+
+
+def test_one_folder_around_everything_is_no_student(tmp_path):
+    write(tmp_path, "homework/ada/lab-01/starter.py", "homework/bo/lab-01/starter.py")
+    _, by = found_in(tmp_path)
+    assert set(by) == {("ada", "lab-01"), ("bo", "lab-01")}
+
+
+def test_a_zip_of_everything_is_read_in_place(tmp_path):
+    members = {
+        "ada/lab-01/starter.py": CODE,
+        "bo/starter-01.py": CODE,
+        "bo/big.bin": bytes(1 << 20),
+    }
+    _, by = found_in(zipped(tmp_path / "all.zip", members))
+    assert set(by) == {("ada", "lab-01"), ("bo", "lab-01")}
+    assert sorted(os.listdir(tmp_path)) == ["all.zip"]
+
+
+def test_which_lab_is_asked_for_when_nothing_says(tmp_path):
+    write(tmp_path, "ada/starter.py")
+    found, by = found_in(tmp_path)
+    assert not by and "which lab?" in found.ignored[0][1]
+    _, by = found_in(tmp_path, only="lab-03")
+    assert set(by) == {("ada", "lab-03")}
+
+
+def test_a_lab_that_does_not_exist_is_said(tmp_path):
+    write(tmp_path, "ada/lab-09/starter.py")
+    found, by = found_in(tmp_path)
+    assert not by and "lab-09 is not one of" in found.ignored[0][1]
+
+
+def test_names_that_differ_only_invisibly_stay_apart(tmp_path):
+    write(tmp_path, "ada/starter-01.py", "ada\u200b/starter-01.py", "\x1b[31mada/starter-01.py")
+    _, by = found_in(tmp_path)
+    assert len(by) == 3
+    assert all(student.isprintable() for student, _ in by)
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (b"", "empty"),
+        (b" \n\t\n", "empty"),
+        ("x = 1\n".encode("utf-16"), "UTF-16"),
+        (b"x = 1\n\0", "NUL"),
+        (b"x = '\xe9'\n", "UTF-8"),
+        (b"x" * ((1 << 20) + 1), "limit"),
+    ],
+)
+def test_bytes_that_are_no_program_are_a_problem_with_a_reason(tmp_path, data, word):
+    write(tmp_path, "ada/starter-01.py", data=data)
+    _, by = found_in(tmp_path)
+    submission = by["ada", "lab-01"]
+    assert submission.source is None and word in submission.problem
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xef\xbb\xbfx = 1\n", b"x = 1\r\ny = 2\r\n", b"# coding: latin-1\nx = '\xe9'\n"],
+)
+def test_unusual_but_python(tmp_path, data):
+    write(tmp_path, "ada/starter-01.py", data=data)
+    _, by = found_in(tmp_path)
+    assert by["ada", "lab-01"].source == data
+
+
+def test_links_pipes_sockets_folders_and_sparse_files(tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the instructor's")
+    root = tmp_path / "in"
+    for name in ("link", "loop", "pipe", "folder", "sparse", "socket", "dangling"):
+        (root / name).mkdir(parents=True)
+    (root / "link/starter-01.py").symlink_to(secret)
+    (root / "dangling/starter-01.py").symlink_to("/nowhere")
+    (root / "loop/lab-01").symlink_to(root, target_is_directory=True)
+    os.mkfifo(root / "pipe/starter-01.py")
+    (root / "folder/starter-01.py").mkdir()
+    with open(root / "sparse/starter-01.py", "wb") as file:
+        file.truncate(2 << 30)
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.getcwd()
+        try:
+            os.chdir(root / "socket")  # a socket's path may not be long
+            listener.bind("starter-01.py")
+        finally:
+            os.chdir(here)
+        found, by = found_in(root)
+    problems = {student: submission.problem for (student, _), submission in by.items()}
+    assert set(problems) == {"link", "dangling", "pipe", "folder", "sparse", "socket"}
+    assert all(submission.source is None for submission in by.values())
+    assert "symbolic link" in problems["link"] and "symbolic link" in problems["dangling"]
+    assert "folder" in problems["folder"] and str(2 << 30) in problems["sparse"]
+    assert ("loop", "no starter.py or starter-NN.py in it") in found.ignored
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes devices")
+def test_devices_are_not_opened(tmp_path):
+    (tmp_path / "ada").mkdir()
+    os.mknod(tmp_path / "ada/starter-01.py", 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
+    _, by = found_in(tmp_path)
+    assert "device" in by["ada", "lab-01"].problem
+
+
+def test_hostile_zip_members(tmp_path):
+    path = tmp_path / "all.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("ada/lab-01/starter.py", CODE)
+        archive.writestr("bo/../ada/lab-01/starter.py", b"x = 'not hers'\n")
+        archive.writestr("/etc/lab-01/starter.py", CODE)
+        archive.writestr("eve/..\\..\\lab-01\\starter.py", CODE)
+        archive.writestr("cy/lab-01/starter.py", bytes(200 << 20))  # 200 MB of zeros in 200 kB
+        link = zipfile.ZipInfo("dan/lab-01/starter.py")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+    found, by = found_in(path)
+    assert by["ada", "lab-01"].source == CODE
+    assert "limit" in by["cy", "lab-01"].problem
+    assert "symbolic link" in by["dan", "lab-01"].problem
+    assert set(by) == {("ada", "lab-01"), ("cy", "lab-01"), ("dan", "lab-01")}
+    assert sum(why == "a path out of the zip file" for _, why in found.ignored) == 3
+
+
+def test_a_zip_that_lies_about_its_size(tmp_path):
+    path = zipped(tmp_path / "all.zip", {"ada/starter-01.py": bytes(50 << 20)})
+    data = bytearray(path.read_bytes())
+    true_size = (50 << 20).to_bytes(4, "little")
+    assert data.count(true_size) == 2
+    path.write_bytes(data.replace(true_size, (10).to_bytes(4, "little")))
+    _, by = found_in(path)
+    assert by["ada", "lab-01"].source is None or len(by["ada", "lab-01"].source) <= 10
+
+
+def test_broken_zips_are_named(tmp_path):
+    write(tmp_path, "ada/work.zip", data=b"PK\3\4 this is no zip file")
+    write(tmp_path, "bo/starter-01.py")
+    found, by = found_in(tmp_path)
+    assert set(by) == {("bo", "lab-01")}
+    assert any("not a zip file" in why for _, why in found.ignored)
+    with pytest.raises(SubmissionsError, match="neither a folder nor a zip"):
+        read_submissions(tmp_path / "bo/starter-01.py", LABS)
+    with pytest.raises(SubmissionsError, match="does not exist"):
+        read_submissions(tmp_path / "nowhere", LABS)
+
+
+def test_a_zip_in_a_zip_in_a_zip_is_not_opened(tmp_path):
+    inner = zipped(tmp_path / "inner.zip", {"lab-01/starter.py": CODE}).read_bytes()
+    middle = zipped(tmp_path / "middle.zip", {"inner.zip": inner}).read_bytes()
+    outer = zipped(tmp_path / "outer.zip", {"ada/middle.zip": middle})
+    _, by = found_in(outer)
+    assert not by
+
+
+def test_one_file(tmp_path):
+    write(tmp_path, "starter.py")
+    assert read_one(tmp_path / "starter.py") == (CODE, "")
+    os.mkfifo(tmp_path / "pipe")
+    assert read_one(tmp_path / "pipe")[0] is None
