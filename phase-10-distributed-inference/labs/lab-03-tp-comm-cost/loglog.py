@@ -43,7 +43,8 @@ def loglog_svg(title, series, crossover_bytes=None):
 
     series: dicts with `label`, `measured` [(bytes, seconds), ...] ascending, `given` (the payloads
     the fit has seen, drawn hollow), `predict` and `straight`, functions from bytes to seconds.
-    crossover_bytes, if given, is marked: latency to its left, bandwidth to its right.
+    crossover_bytes, if given, is the last series' and marked: latency to its left, bandwidth to its
+    right.
     """
     sizes = [size for one in series for size, _ in one["measured"]]
     low_x, high_x = math.log2(min(sizes)), math.log2(max(sizes))
@@ -100,7 +101,8 @@ def loglog_svg(title, series, crossover_bytes=None):
     if crossover_bytes and min(sizes) < crossover_bytes < max(sizes):
         px = x(crossover_bytes)
         out.append(f'<line class="mark" x1="{px:.1f}" y1="{TOP}" x2="{px:.1f}" y2="{bottom}"/>')
-        for anchor, shift, text in (("end", -8, "latency-bound"), ("start", 8, "bandwidth-bound")):
+        right_text = f"bandwidth-bound ({escape(series[-1]['label'])})"
+        for anchor, shift, text in (("end", -8, "latency-bound"), ("start", 8, right_text)):
             out.append(
                 f'<text class="small" x="{px + shift:.1f}" y="{bottom - 8}" '
                 f'text-anchor="{anchor}">{text}</text>'
