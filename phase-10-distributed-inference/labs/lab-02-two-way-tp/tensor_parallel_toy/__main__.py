@@ -1,8 +1,9 @@
-"""python -m tensor_parallel_toy test | profile | replay (torchrun -m works as well)."""
+"""python -m tensor_parallel_toy test | profile | mistakes | replay (also under torchrun)."""
 
 import argparse
 import json
 import os
+import shlex
 import sys
 
 from .config import ModelConfig
@@ -27,7 +28,8 @@ def parser():
     test = commands.add_parser("test", help="outputs and gradients against the unsharded model")
     profile = commands.add_parser("profile", help="train every mode; table, JSON, SVG, trace")
     commands.add_parser("replay", help="run schedules from standard input (JSON) on gloo")
-    for command in (test, profile):
+    mistakes = commands.add_parser("mistakes", help="which comparison rejects which mistake")
+    for command in (test, profile, mistakes):
         command.add_argument("--ranks", type=int, default=2, help="processes (default 2)")
         command.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
         command.add_argument(
@@ -64,6 +66,7 @@ def parser():
 def main(argv=None):
     options = vars(parser().parse_args(argv))
     command = options.pop("command")
+    os.environ["TOY_ARGUMENTS"] = shlex.join(sys.argv[1:] if argv is None else argv)
     try:
         if command == "replay":
             schedules = json.load(sys.stdin)
@@ -78,10 +81,12 @@ def main(argv=None):
         ranks, timeout_s = options.pop("ranks"), options.pop("timeout")
         if ranks < 1:
             raise ValueError(f"--ranks {ranks}: at least one rank is needed")
-        if command == "test":
-            target = "tensor_parallel_toy.equality:report"
-        else:
-            target = "tensor_parallel_toy.profile_run:profile"
+        target = {
+            "test": "tensor_parallel_toy.equality:report",
+            "mistakes": "tensor_parallel_toy.mistakes:kill_table",
+            "profile": "tensor_parallel_toy.profile_run:profile",
+        }[command]
+        if command == "profile":
             config = {name: options.pop(name) for name in (*SIZES, "dtype", "bias")}
             ModelConfig(**config).check(ranks)
             options["config"] = config

@@ -1,6 +1,7 @@
 """The peer a user would pick instead: the same model sharded by torch.distributed.tensor."""
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -13,6 +14,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from .model import Transformer
+from .train import gradient_norm, loss_sum, reduce_replicated
 
 
 class _Unfused(nn.Module):
@@ -66,17 +68,32 @@ def build(config, tp):
                 "mlp.down": RowwiseParallel(output_layouts=Shard(0)),
             },
         )
+    # outside DTensor; inside it, DTensor sums the norms' gradients itself
+    model.replicated = lambda: [p for p in model.parameters() if not isinstance(p, DTensor)]
     return model
 
 
-def replicated(model):
-    """The parameters outside DTensor; inside it, DTensor reduces the norms' gradients itself."""
-    return [p for p in model.parameters() if not isinstance(p, DTensor)]
+def train_step(model, optimizers, tokens, labels, tp):
+    """train.train_step, with DTensor's pending sums carried out before the norm is taken.
 
-
-def whole_gradients(model):
-    """DTensor gradients with pending sums carried out (the norms' are Partial until then)."""
+    The gradients of the norms stay Partial until somebody redistributes them; Adam in loops cannot
+    mix DTensors with tensors, hence two optimizers.
+    """
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss = loss_sum(model, tokens, labels, tp)
+    loss.backward()
     for parameter in model.parameters():
         gradient = parameter.grad
         if isinstance(gradient, DTensor) and any(p.is_partial() for p in gradient.placements):
             parameter.grad = gradient.redistribute(placements=parameter.placements)
+    reduce_replicated(model, tp)
+    whole = [
+        p for p in model.parameters() if isinstance(p, DTensor) and p.placements[0].is_replicate()
+    ]
+    norm = gradient_norm(list(model.parameters()), model.replicated() + whole, tp)
+    for optimizer in optimizers:
+        optimizer.step()
+    total = loss.detach().double()
+    dist.all_reduce(total, group=tp.group)
+    return total, norm

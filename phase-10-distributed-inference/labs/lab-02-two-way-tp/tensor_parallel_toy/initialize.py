@@ -21,6 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 
 LAB = Path(__file__).resolve().parent.parent
+START = "import sys; from tensor_parallel_toy.initialize import as_rank; as_rank(sys.argv[1])"
 
 
 class RanksFailed(RuntimeError):
@@ -60,8 +61,8 @@ def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefi
                 command = [
                     *shlex.split(prefix.format(rank=rank)),
                     sys.executable,
-                    "-m",
-                    "tensor_parallel_toy.initialize",
+                    "-c",
+                    START,
                     work,
                 ]
                 with open(folder / f"err-{rank}", "w") as err:
@@ -75,13 +76,15 @@ def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefi
                     )
             _watch(ranks, timeout_s, limit_s)
         finally:
+            stopped = [rank for rank, process in enumerate(ranks) if process.poll() is None]
             for process in ranks:
-                if process.poll() is None:
-                    process.kill()
+                process.kill()
                 process.wait()
         if any(process.returncode for process in ranks):
             sentences = [
-                _sentence(rank, process.returncode, folder / f"err-{rank}")
+                f"rank {rank}: did not end by itself and was stopped"
+                if rank in stopped
+                else _sentence(rank, process.returncode, folder / f"err-{rank}")
                 for rank, process in enumerate(ranks)
             ]
             raise RanksFailed("\n".join(filter(None, sentences)))
@@ -97,7 +100,7 @@ def _watch(ranks, timeout_s, limit_s):
     while any(process.poll() is None for process in ranks) and time.monotonic() < deadline:
         if not failed and any(process.returncode for process in ranks):
             failed = True
-            deadline = min(deadline, time.monotonic() + timeout_s + 5)
+            deadline = min(deadline, time.monotonic() + timeout_s + 3)
         time.sleep(0.02)
 
 
@@ -210,7 +213,8 @@ def _die_with_parent(parent):
             os._exit(1)
 
 
-if __name__ == "__main__":
-    WORK = json.loads(sys.argv[1])
-    _die_with_parent(WORK["parent"])
-    run_rank(WORK["target"], WORK["options"], WORK["timeout_s"])
+def as_rank(work):
+    """The whole life of a process that `launch` starts."""
+    work = json.loads(work)
+    _die_with_parent(work["parent"])
+    run_rank(work["target"], work["options"], work["timeout_s"])

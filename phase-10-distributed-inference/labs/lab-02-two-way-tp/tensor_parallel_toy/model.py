@@ -59,7 +59,7 @@ class Attention(nn.Module):
 
     def forward(self, x, table):
         q, k, v = [t.unflatten(-1, (-1, self.head_size)) for t in self.project(x)]
-        q, k = rotate(q, table), rotate(k, table)
+        q, k, v = rotate(q, table), rotate(k, table), v.clone()  # a view would keep all of qkv
         if self.group > 1:
             k, v = [t.repeat_interleave(self.group, dim=2) for t in (k, v)]
         q, k, v = [t.permute(1, 2, 0, 3) for t in (q, k, v)]  # [b, heads, s, d]

@@ -39,6 +39,11 @@ class Recorder:
         self.threads.append(watched.thread)
         return watched
 
+    def finish(self):
+        """Wait for the threads that watch messages."""
+        for thread in self.threads:
+            thread.join()
+
     def exposed_s(self):
         """Time the main thread was blocked by communication."""
         return sum(end - start for lane, _, start, end in self.spans if lane == "wait")

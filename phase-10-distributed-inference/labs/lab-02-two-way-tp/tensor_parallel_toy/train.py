@@ -41,12 +41,14 @@ def reduce_replicated(model, tp):
         gradient.copy_(total.view_as(gradient))
 
 
-def gradient_norm(model, tp):
+def gradient_norm(parameters, replicated, tp):
     """Norm over the whole model: sharded squares are summed over ranks, replicated ones are not."""
-    replicated = {id(parameter) for parameter in model.replicated()}
-    squares = torch.zeros(2, dtype=torch.float64, device=model.head.device)
-    for parameter in model.parameters():
-        norm = torch.linalg.vector_norm(parameter.grad)
+    replicated = {id(parameter) for parameter in replicated}
+    squares = torch.zeros(2, dtype=torch.float64, device=parameters[0].device)
+    for parameter in parameters:
+        gradient = parameter.grad
+        local = gradient.to_local() if hasattr(gradient, "to_local") else gradient
+        norm = torch.linalg.vector_norm(local)
         squares[int(id(parameter) in replicated)] += norm.double() ** 2
     if tp is not None:
         dist.all_reduce(squares[:1], group=tp.group)
@@ -59,7 +61,7 @@ def train_step(model, optimizer, tokens, labels, tp):
     loss = loss_sum(model, tokens, labels, tp)
     loss.backward()
     reduce_replicated(model, tp)
-    norm = gradient_norm(model, tp)
+    norm = gradient_norm(list(model.parameters()), model.replicated(), tp)
     optimizer.step()
     total = loss.detach().double()
     if tp is not None:
@@ -69,11 +71,11 @@ def train_step(model, optimizer, tokens, labels, tp):
 
 def saved_bytes(model, tokens, labels, tp):
     """Bytes that autograd keeps for backward, per rank: exact, each storage counted once."""
-    known = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
+    known = {_storage(t).data_ptr() for t in [*model.parameters(), *model.buffers()]}
     kept = {}
 
     def pack(tensor):
-        storage = tensor.untyped_storage()
+        storage = _storage(tensor)
         if storage.data_ptr() not in known:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
@@ -84,3 +86,9 @@ def saved_bytes(model, tokens, labels, tp):
     loss.backward()
     model.zero_grad()
     return total
+
+
+def _storage(tensor):
+    """The memory behind a tensor, also behind a DTensor or a collective's pending result."""
+    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return getattr(local, "elem", local).untyped_storage()

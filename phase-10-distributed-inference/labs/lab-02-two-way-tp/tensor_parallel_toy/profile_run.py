@@ -1,0 +1,418 @@
+"""Train every mode on the same data; what it costs, what it hides, and the pictures of it.
+
+Modes take turns step by step, so that whatever else the machine does hits all of them alike.
+Times are the slowest rank's, between a barrier and a synchronisation.
+"""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from . import dtensor, figures, plan, trace
+from .config import ModelConfig
+from .model import Transformer
+from .train import make_batch, saved_bytes, train_step
+
+WARM_UP = 3
+LEARNING_RATE = 1e-3
+DESCRIPTIONS = {
+    "no TP": "one rank, one rank's share of the cores",
+    "no TP, all cores": "one rank, all cores of the machine",
+    "plain": "TP + SP, collectives then GEMMs",
+    "sequential": "TP + SP, point-to-point then GEMMs: overlap's own transport, nothing overlapped",
+    "overlap": "TP + SP, overlapped where the plan says it pays",
+    "DTensor": "torch.distributed.tensor.parallel, TP + SP",
+    "compute only": "overlap without its messages: the time no overlap can beat",
+}
+
+
+class Mode:
+    """One model, its optimizer, and what its steps have shown."""
+
+    def __init__(self, name, config, tp, plans):
+        self.name, self.config, self.tp = name, config, tp
+        self.alone = name.startswith("no TP")
+        self.settings = {
+            "plain": (False, ("overlap", 1), {}),
+            "sequential": (True, ("sequential", 1), {}),
+            "compute only": (True, ("computation", 1), {}),
+        }.get(name, (True, ("overlap", 1), plans))
+        self.runs_here = not self.alone or tp.rank == 0
+        cores = os.cpu_count() or 1
+        self.threads = cores if name == "no TP, all cores" else max(1, cores // tp.size)
+        self.loss, self.norm, self.step_s, self.exposed_s, self.gemm_s = [], [], [], [], []
+        self.foreign, self.accepted, self.sent_bytes, self.wire_bytes = [], [], [], []
+        if not self.runs_here:
+            return
+        if name == "DTensor":
+            self.model = dtensor.build(config, tp)
+        else:
+            self.model = Transformer(config, None if self.alone else tp, tp.device)
+        local = [p for p in self.model.parameters() if not isinstance(p, dtensor.DTensor)]
+        sharded = [p for p in self.model.parameters() if isinstance(p, dtensor.DTensor)]
+        self.optimizers = [
+            torch.optim.Adam(group, lr=LEARNING_RATE) for group in (local, sharded) if group
+        ]
+
+    def step(self, tokens, labels):
+        self.tp.overlap, self.tp.default_plan, self.tp.plans = self.settings
+        if self.name == "DTensor":
+            return dtensor.train_step(self.model, self.optimizers, tokens, labels, self.tp)
+        place = None if self.alone else self.tp
+        return train_step(self.model, self.optimizers[0], tokens, labels, place)
+
+
+def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
+    """Everything `python -m tensor_parallel_toy profile` does -> {"ok", "folder"}."""
+    config = ModelConfig(**config)
+    say = print if tp.rank == 0 else lambda *_, **__: None
+    say(f"{tp.size} ranks, {dist.get_backend(tp.group)}, link {link_name(tp)}", flush=True)
+    table = plan.measure(tp, config)
+    for entry in table:
+        say(f"  {entry['layer']:8} {entry['operation']:16} {entry['reason']}", flush=True)
+    tokens, labels = make_batch(config, tp.device)
+    modes = [Mode(name, config, tp, plan.plans(table)) for name in DESCRIPTIONS]
+    train_interleaved(tp, modes, tokens, labels, steps, quiet)
+    memory = {mode.name: measure_memory(tp, mode, tokens, labels) for mode in modes}
+    timeline = record_mlp(tp, config, modes)
+    whole_step = record_step(tp, modes, tokens, labels)
+    records = gather(
+        tp,
+        {
+            "timeline": timeline,
+            "step": whole_step,
+            "memory": memory,
+            "sent": {m.name: m.sent_bytes for m in modes},
+        },
+    )
+    dist.barrier()
+    if tp.rank == 0:
+        result = summarize(tp, config, modes, table, records, quiet)
+        folder = write(Path(out), result, records)
+        print_table(result)
+        print(
+            f"written to {folder}/: profile.json, curves.svg, timeline.svg, trace.json "
+            "(open it at ui.perfetto.dev), provenance.json"
+        )
+        return {"ok": result["losses_coincide"], "folder": str(folder)}
+    return {"ok": True}
+
+
+def link_name(tp):
+    if tp.link.name == "gloo" and os.environ.get("TOY_LINK_NAME"):
+        return os.environ["TOY_LINK_NAME"]
+    return {
+        "gloo": "loopback" if os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo" else "gloo"
+    }.get(tp.link.name, tp.link.name)
+
+
+def train_interleaved(tp, modes, tokens, labels, steps, quiet):
+    """Round-robin until every mode has `steps` accepted steps after the warm-up."""
+    for round_ in range(WARM_UP + (4 if quiet else 1) * steps):
+        for mode in modes:
+            one_step(tp, mode, tokens, labels, quiet, counts=round_ >= WARM_UP)
+        if round_ >= WARM_UP and all(sum(mode.accepted) >= steps for mode in modes):
+            break
+
+
+def one_step(tp, mode, tokens, labels, quiet, counts):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(mode.threads)
+    tp.recorder = recorder = trace.Recorder()
+    sent, wire = tp.link.sent_bytes, card_bytes()
+    plan.synchronize(tp)
+    dist.barrier(group=tp.group)
+    busy, own, start = machine_busy_s(), time.process_time(), time.perf_counter()
+    loss = norm = torch.zeros((), dtype=torch.float64)
+    if mode.runs_here:
+        loss, norm = mode.step(tokens, labels)
+        plan.synchronize(tp)
+    end = time.perf_counter()
+    tp.recorder = None
+    torch.set_num_threads(threads)
+    if mode.alone:
+        dist.barrier(group=tp.group)  # the others wait here, asleep
+    elapsed = end - start
+    own_s = torch.tensor([time.process_time() - own], dtype=torch.float64)
+    worst = torch.tensor([elapsed, recorder.exposed_s(), recorder.gemm_s()], dtype=torch.float64)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    wire = card_bytes() - wire
+    dist.all_reduce(own_s)
+    span = time.perf_counter() - start
+    foreign = max(0.0, machine_busy_s() - busy - own_s.item()) / span / (os.cpu_count() or 1)
+    shared = torch.tensor([foreign], dtype=torch.float64)
+    dist.broadcast(shared, 0)  # one rank's word counts, so that all accept the same steps
+    mode.loss.append(float(loss))
+    mode.norm.append(float(norm))
+    mode.accepted.append(counts and (not quiet or shared.item() <= quiet))
+    mode.foreign.append(shared.item())
+    for values, value in zip(
+        (mode.step_s, mode.exposed_s, mode.gemm_s), worst.tolist(), strict=True
+    ):
+        values.append(value)
+    mode.sent_bytes.append(tp.link.sent_bytes - sent)
+    mode.wire_bytes.append(wire)
+
+
+def machine_busy_s():
+    """Processor seconds spent in programs on this machine (Linux; 0 elsewhere)."""
+    try:
+        user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    except OSError:
+        return 0.0
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def card_bytes():
+    """Bytes this rank's network card has sent (Linux; 0 elsewhere). Loopback is shared by all."""
+    card = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
+    counter = Path(f"/sys/class/net/{card}/statistics/tx_bytes")
+    return int(counter.read_text()) if counter.exists() else 0
+
+
+def measure_memory(tp, mode, tokens, labels):
+    """{"saved_bytes", "peak_bytes"} of this rank, 0 where the mode does not run."""
+    if mode.name == "compute only" or not mode.runs_here:
+        dist.barrier()
+        return {"saved_bytes": 0, "peak_bytes": 0}
+    mode.tp.overlap, mode.tp.default_plan, mode.tp.plans = mode.settings
+    saved = saved_bytes(mode.model, tokens, labels, None if mode.alone else tp)
+    if tp.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        mode.step(tokens, labels)
+        peak = torch.cuda.max_memory_allocated() - before
+    else:
+        before = resident("VmRSS", reset=True)
+        mode.step(tokens, labels)
+        peak = resident("VmHWM") - before
+    dist.barrier()
+    return {"saved_bytes": saved, "peak_bytes": peak}
+
+
+def resident(field, reset=False):
+    """Resident memory now (VmRSS) or at its highest since the last reset (VmHWM); Linux only."""
+    try:
+        if reset:
+            with contextlib.suppress(AttributeError, OSError):
+                ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps would hide the growth
+            Path("/proc/self/clear_refs").write_text("5")
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(field):
+                return 1024 * int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def record_mlp(tp, config, modes, repeats=9):
+    """Timelines of one MLP forward and backward; of `repeats` runs the one of median length."""
+    mlp = next(mode for mode in modes if mode.name == "overlap").model.blocks[0].mlp
+    generator = torch.Generator().manual_seed(3)
+    size = (config.seq_len // tp.size, config.batch_size, config.hidden_size)
+    x, gradient = [
+        torch.randn(size, generator=generator, dtype=torch.float64).to(
+            tp.device, getattr(torch, config.dtype)
+        )
+        for _ in range(2)
+    ]
+    runs = {name: [] for name in ("plain", "sequential", "overlap")}
+    settings = {mode.name: mode.settings for mode in modes}
+    for _ in range(repeats):
+        for name, kept in runs.items():
+            tp.overlap, tp.default_plan, tp.plans = settings[name]
+            leaf = x.clone().requires_grad_()
+            with trace.CardWitness() as card:
+                tp.recorder = recorder = trace.Recorder(wire=True)
+                seconds = plan.timed(tp, functools.partial(forward_backward, mlp, leaf, gradient))
+                tp.recorder = None
+                recorder.finish()
+            mlp.zero_grad()
+            gemms = [span[2:] for span in recorder.spans if span[0] == "GEMM"]
+            kept.append(
+                (
+                    seconds,
+                    {
+                        "spans": recorder.spans,
+                        "messages": recorder.messages,
+                        "card_share_during_gemm": card.share_during(gemms),
+                    },
+                )
+            )
+    return {
+        name: sorted(kept, key=lambda run: run[0])[len(kept) // 2] for name, kept in runs.items()
+    }
+
+
+def forward_backward(module, x, gradient):
+    module(x).backward(gradient)
+
+
+def record_step(tp, modes, tokens, labels):
+    """Every span and message of one whole step, for the trace."""
+    records = {}
+    for mode in modes:
+        if mode.name in ("plain", "sequential", "overlap"):
+            dist.barrier(group=tp.group)
+            tp.recorder = recorder = trace.Recorder(wire=True)
+            mode.step(tokens, labels)
+            tp.recorder = None
+            recorder.finish()
+            records[mode.name] = {"spans": recorder.spans, "messages": recorder.messages}
+    return records
+
+
+def gather(tp, value):
+    everyone = [None] * tp.size
+    dist.all_gather_object(everyone, value, group=tp.group)
+    return everyone
+
+
+def summarize(tp, config, modes, table, records, quiet):
+    """profile.json: everything the figures and the table show."""
+    comm_s = config.num_layers * sum(entry["times_s"]["comm alone"] for entry in table)
+    shared = os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"  # one card counts for all ranks
+    result = {
+        "ranks": tp.size,
+        "backend": dist.get_backend(tp.group),
+        "link": link_name(tp),
+        "device": str(tp.device),
+        "config": vars(config) | {},
+        "operations": table,
+        "comm_alone_s": comm_s,
+        "quiet_limit": quiet,
+        "modes": {},
+    }
+    for mode in modes:
+        steps = [i for i, accepted in enumerate(mode.accepted) if accepted]
+        seconds = sorted(mode.step_s[i] for i in steps) or [float("nan")]
+        quarter = len(seconds) // 4
+        only = mode.name == "compute only"
+        result["modes"][mode.name] = {
+            "what": DESCRIPTIONS[mode.name],
+            "loss": [] if only else mode.loss,
+            "gradient_norm": [] if only else mode.norm,
+            "step_s": mode.step_s,
+            "accepted": mode.accepted,
+            "foreign_share": mode.foreign,
+            "median_step_s": plan.median(seconds),
+            "spread_s": [seconds[quarter], seconds[-1 - quarter]],
+            "exposed_s": plan.median([mode.exposed_s[i] for i in steps] or [0.0]),
+            "gemm_s": plan.median([mode.gemm_s[i] for i in steps] or [0.0]),
+            "saved_bytes": [record["memory"][mode.name]["saved_bytes"] for record in records],
+            "peak_bytes": [record["memory"][mode.name]["peak_bytes"] for record in records],
+            "sent_bytes": [record["sent"][mode.name][-1] for record in records],
+            "wire_bytes": plan.median(mode.wire_bytes) / (tp.size if shared else 1),
+        }
+    shown = result["modes"]
+    result["bound_s"] = max(shown["compute only"]["median_step_s"], comm_s)
+    hide = [entry["times_s"] for entry in table]
+    best = [min(v for k, v in t.items() if k.startswith("overlap")) for t in hide]
+    result["hidden"] = (sum(t["comm alone"] + t["gemm alone"] for t in hide) - sum(best)) / sum(
+        t["comm alone"] for t in hide
+    )
+    losses = [shown[name]["loss"] for name in shown if shown[name]["loss"] and name != "no TP"]
+    gaps = [
+        abs(a - b) / max(abs(b), 1e-3)
+        for loss in losses
+        for a, b in zip(loss, shown["no TP"]["loss"], strict=True)
+    ]
+    result["largest_loss_gap"] = max(gaps)
+    # float32: sums in another order, through Adam, over tens of steps
+    result["losses_coincide"] = max(gaps) < {"float64": 1e-8, "float32": 1e-2}.get(config.dtype, 1)
+    return result
+
+
+def print_table(result):
+    print(
+        f"{'mode':17} {'loss':>9} {'grad norm':>9} {'step ms':>8} {'middle half':>15} "
+        f"{'exposed ms':>10} {'saved MiB':>9} {'peak MiB':>8} {'sent MiB':>8}"
+    )
+    for name, mode in result["modes"].items():
+        if name == "compute only":
+            continue
+        low, high = mode["spread_s"]
+        print(
+            f"{name:17} {mode['loss'][-1]:9.5f} {mode['gradient_norm'][-1]:9.4f} "
+            f"{1e3 * mode['median_step_s']:8.1f} {1e3 * low:7.1f}-{1e3 * high:7.1f} "
+            f"{'-' if name == 'DTensor' else format(1e3 * mode['exposed_s'], '.1f'):>10} "
+            f"{max(mode['saved_bytes']) / 2**20:9.1f} {max(mode['peak_bytes']) / 2**20:8.1f} "
+            f"{mode['wire_bytes'] / 2**20:8.1f}"
+        )
+    shown = result["modes"]
+    step = {name: mode["median_step_s"] for name, mode in shown.items()}
+    print(
+        f"communication alone {1e3 * result['comm_alone_s']:.1f} ms, compute only "
+        f"{1e3 * step['compute only']:.1f} ms: no overlap beats {1e3 * result['bound_s']:.1f} ms"
+    )
+    print(
+        f"overlap / DTensor {step['overlap'] / step['DTensor']:.2f}, overlap / plain "
+        f"{step['overlap'] / step['plain']:.2f}, overlap / sequential "
+        f"{step['overlap'] / step['sequential']:.2f}; hidden {result['hidden']:.2f} of the "
+        "layers' communication"
+    )
+    print(
+        f"losses of all modes: within {result['largest_loss_gap']:.1e} of no TP"
+        + ("" if result["losses_coincide"] else "  THEY DIFFER")
+    )
+
+
+def write(folder, result, records):
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = {
+        name: [record["timeline"][name][1] for record in records] for name in records[0]["timeline"]
+    }
+    result["card_share_during_gemm"] = {
+        name: [record["card_share_during_gemm"] for record in ranks] for name, ranks in runs.items()
+    }
+    trace.write_json(folder / "profile.json", result)
+    trace.write_json(folder / "timeline.json", runs)
+    (folder / "curves.svg").write_text(figures.curves(result))
+    (folder / "timeline.svg").write_text(figures.timeline(result, runs))
+    steps = {name: [record["step"][name] for record in records] for name in records[0]["step"]}
+    compact = json.dumps(trace.perfetto(steps), separators=(",", ":"))
+    (folder / "trace.json").write_text(compact + "\n")
+    write_provenance(folder, result)
+    return folder
+
+
+def write_provenance(folder, result):
+    """provenance.json: how to make this folder again, and the hash of each file in it."""
+    files = sorted(path for path in folder.iterdir() if path.name != "provenance.json")
+    trace.write_json(
+        folder / "provenance.json",
+        {
+            "command": f"python -m tensor_parallel_toy {os.environ.get('TOY_ARGUMENTS', '')}",
+            "link": result["link"],
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "hardware": {"cpu": cpu_name(), "cores": os.cpu_count(), "system": platform.platform()},
+            "git_commit": git_commit(),
+            "sha256": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+        },
+    )
+
+
+def cpu_name():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def git_commit():
+    here = Path(__file__).parent
+    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True)
+    return found.stdout.strip() or "not in a git checkout"

@@ -1,0 +1,55 @@
+"""Lab 02's Torch package: outputs, gradients and an SGD step equal the unsharded model's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
+sys.path.insert(0, str(LAB))
+
+from tensor_parallel_toy.initialize import launch  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize("num_ranks", [1, 4])  # 2: below, under torchrun
+def test_gradients_of_every_parameter_equal_the_unsharded_model(num_ranks):
+    """Plain, sequential, overlapped; with and without bias; grouped KV heads; a sub-group."""
+    results = launch("tensor_parallel_toy.equality:check", num_ranks, timeout_s=60, limit_s=170)
+    assert all(result == results[0] for result in results)
+    rows = results[0]
+    assert {row["mode"] for row in rows} == {
+        "plain",
+        "sequential",
+        "overlap",
+        "overlap, 2 pieces",
+    }
+    assert {row["bias"] for row in rows} == {True, False}
+    assert len({row["kv_heads"] for row in rows}) == 2
+    if num_ranks == 4:
+        assert [1, 3] in [row["group"] for row in rows]
+    wrong = [row for row in rows if not row["ok"]]
+    assert not wrong
+
+
+def test_the_bank_of_mistakes_is_rejected():
+    """Each mistake fails the comparison that should notice it; the right code passes."""
+    result = launch("tensor_parallel_toy.mistakes:kill_table", 2, timeout_s=60, limit_s=170)[0]
+    assert len(result["rows"]) >= 10
+    survivors = [row for row in result["rows"] if row["expected"] not in row["rejected_by"]]
+    assert not survivors
+    assert result["ok"]
+
+
+def test_the_command_runs_from_the_labs_folder_and_under_torchrun():
+    command = [
+        *("-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tensor_parallel_toy"),
+        *("test", "--ranks", "2"),
+    ]
+    ran = subprocess.run(
+        [sys.executable, *command], cwd=LAB, capture_output=True, text=True, timeout=170
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "8 cases, 0 wrong" in ran.stdout

@@ -1,0 +1,104 @@
+"""Lab 02's Torch package when something goes wrong: one sentence per rank, nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
+sys.path.insert(0, str(LAB))
+sys.path.insert(1, str(Path(__file__).resolve().parent))  # the ranks import toy_workers
+
+from tensor_parallel_toy.config import ModelConfig  # noqa: E402
+from tensor_parallel_toy.initialize import RanksFailed, launch  # noqa: E402
+
+TIMEOUT_S = 3
+
+FAILURES = {  # what the ranks do -> what rank 0 and rank 1 must say
+    "other_layer": ("rank 0: is at column layer", "rank 1: is at row layer"),
+    "other_shape": ("rank 0: is at column layer [2, 1, 8]", "rank 1: is at column layer [3, 1, 8]"),
+    "one_call_more": ("rank 0: waited 3 s for the other ranks", "rank 1: did not end by itself"),
+    "one_dies": ("rank 0: lost the connection", "rank 1: was killed (signal 9)"),
+    "one_raises": ("rank 0: rank 1 did not come to", "rank 1: this rank cannot go on"),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_each_rank_says_one_sentence_within_the_timeout(failure):
+    start = time.monotonic()
+    with pytest.raises(RanksFailed) as failed:
+        launch(f"toy_workers:{failure}", 2, timeout_s=TIMEOUT_S, limit_s=60)
+    lines = str(failed.value).splitlines()
+    assert len(lines) == 2
+    for line, expected in zip(lines, FAILURES[failure], strict=True):
+        assert line.startswith(expected)
+    # starting Python and Torch, one timeout, and the grace that the other ranks get
+    assert time.monotonic() - start < 40 + 2 * TIMEOUT_S + 5
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(90)
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_ranks_die_with_their_launcher(tmp_path):
+    code = (
+        "from tensor_parallel_toy.initialize import launch;"
+        f"launch('toy_workers:sleep_and_tell', 2, {{'folder': {str(tmp_path)!r}}})"
+    )
+    path = os.pathsep.join([str(LAB), str(Path(__file__).parent)])
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)},
+    )
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("pid-*"))) == 2, 60)
+    finally:
+        launcher.send_signal(signal.SIGKILL)
+        launcher.wait()
+    pids = [int(path.read_text()) for path in tmp_path.glob("pid-*")]
+    assert len(pids) == 2
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10)
+
+
+def wait_until(condition, limit_s):
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"num_heads": 6, "num_kv_heads": 6, "hidden_size": 48}, ["num_heads", "6", "4"]),
+        ({"num_kv_heads": 2}, ["num_kv_heads", "2", "4"]),
+        ({"ffn_size": 50}, ["ffn_size", "50", "4"]),
+        ({"seq_len": 30}, ["seq_len", "30", "4"]),
+        ({"num_kv_heads": 3}, ["num_heads", "multiple"]),
+        ({"batch_size": 0}, ["batch_size", "at least 1"]),
+        ({"hidden_size": 100}, ["hidden_size", "100"]),
+    ],
+)
+def test_a_size_that_does_not_divide_is_named(sizes, words):
+    with pytest.raises(ValueError) as refused:
+        ModelConfig(**sizes).check(4)
+    assert all(word in str(refused.value) for word in words)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_command_line_refuses_in_one_line():
+    ran = subprocess.run(
+        [sys.executable, "-m", "tensor_parallel_toy", "profile", "--ranks", "3"],
+        cwd=LAB,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.strip() == (
+        "num_heads 8 cannot be split over 3 ranks: choose a multiple of 3, or fewer ranks"
+    )

@@ -1,0 +1,211 @@
+"""Lab 02's stream machine and schedules: right and overlapped is accepted, nothing else is."""
+
+import random
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.loading import find_labs, load_module
+
+LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
+sys.path.insert(0, str(LAB.path))
+
+from tensor_parallel_toy import schedule  # noqa: E402
+from tensor_parallel_toy.stream_machine import (  # noqa: E402
+    ScheduleError,
+    pipeline_bound,
+    simulate,
+)
+
+PROBLEMS = {
+    "all_gather_gemm": schedule.all_gather_gemm,
+    "gemm_reduce_scatter": schedule.gemm_reduce_scatter,
+    "column_backward": schedule.column_backward,
+    "row_backward": schedule.row_backward,
+}
+SIMPLE = ("all_gather_gemm", "gemm_reduce_scatter")
+
+
+def all_ranks(problem, num_ranks, pieces=1):
+    return [PROBLEMS[problem](num_ranks, rank, pieces) for rank in range(num_ranks)]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_every_schedule_is_right_overlapped_and_sequential(problem, num_ranks, pieces):
+    ops = all_ranks(problem, num_ranks, pieces)
+    for gemm, comm in ((1, 1), (3, 1), (1, 3)):
+        overlapped = simulate(ops, problem, gemm, comm, pieces)
+        serial = simulate([schedule.sequential(o) for o in ops], problem, gemm, comm, pieces)
+        assert max(overlapped["busy"]) == max(serial["busy"])
+        if num_ranks == 1:
+            assert overlapped["makespan"] == serial["makespan"]
+        else:
+            assert overlapped["makespan"] < serial["makespan"]
+            assert max(overlapped["exposed"]) < max(serial["exposed"])
+
+
+@pytest.mark.parametrize("problem", SIMPLE)
+@given(num_ranks=st.integers(1, 8), gemm=st.integers(1, 9), comm=st.integers(1, 9))
+@settings(max_examples=40, deadline=None)
+def test_simple_schedules_reach_the_pipeline_bound_exactly(problem, num_ranks, gemm, comm):
+    run = simulate(all_ranks(problem, num_ranks), problem, gemm, comm)
+    bound = pipeline_bound(problem, num_ranks, gemm, comm)
+    assert run["makespan"] == bound
+    assert max(run["exposed"]) == bound - num_ranks * gemm
+
+
+@pytest.mark.parametrize("problem", SIMPLE)
+def test_sequential_costs_the_sum_and_exposes_all_of_it(problem):
+    ops = [schedule.sequential(o) for o in all_ranks(problem, 4)]
+    run = simulate(ops, problem, gemm=3, comm=5)
+    assert run["makespan"] == 4 * 3 + 3 * 5
+    assert run["exposed"] == [3 * 5] * 4
+
+
+def test_more_pieces_start_the_pipeline_earlier():
+    """Communication twice the GEMM: the last GEMM is exposed, and shrinks with the pieces."""
+    spans = [
+        simulate(all_ranks("all_gather_gemm", 2, k), "all_gather_gemm", 8 // k, 16 // k, k)
+        for k in (1, 2, 4)
+    ]
+    assert [run["makespan"] for run in spans] == [24, 20, 18]
+
+
+def test_a_ring_is_accepted_as_well_as_direct_messages():
+    def ring(num_ranks, rank):
+        ahead, behind = (rank + 1) % num_ranks, (rank - 1) % num_ranks
+        ops = [["post_recv", "x", (rank - t) % num_ranks, behind] for t in range(1, num_ranks)]
+        for step in range(num_ranks):
+            chunk = (rank - step) % num_ranks
+            if step:
+                ops.append(["wait", "x", chunk, behind])
+            if step < num_ranks - 1:
+                ops.append(["send", "x", chunk, ahead])
+            ops.append(["gemm", "y", chunk])
+        return ops + [
+            ["wait_send", "x", (rank - t) % num_ranks, ahead] for t in range(num_ranks - 1)
+        ]
+
+    run = simulate([ring(4, rank) for rank in range(4)], "all_gather_gemm", 1, 1)
+    assert run["makespan"] == pipeline_bound("all_gather_gemm", 4, 1, 1)
+
+
+def test_the_learners_solution_is_the_packages_schedule():
+    """What a learner is graded on is what the layers run."""
+    solution = load_module(LAB.file("solution"))
+    for num_ranks in (1, 2, 3, 4, 8):
+        for rank in range(num_ranks):
+            own = solution.all_gather_gemm_schedule(num_ranks, rank)
+            assert own == schedule.all_gather_gemm(num_ranks, rank)
+            own = solution.gemm_reduce_scatter_schedule(num_ranks, rank)
+            assert own == schedule.gemm_reduce_scatter(num_ranks, rank)
+
+
+def without(ops, *unwanted):
+    return [op for op in ops if op[0] not in unwanted]
+
+
+def swapped(ops, first, second):
+    """The first operation of each of two kinds, exchanged."""
+    verbs = [op[0] for op in ops]
+    i, j = verbs.index(first), verbs.index(second)
+    ops = list(ops)
+    ops[i], ops[j] = ops[j], ops[i]
+    return ops
+
+
+GATHER, SCATTER = "all_gather_gemm", "gemm_reduce_scatter"
+WRONG = {  # what is done to both ranks' schedules -> what the machine must say
+    "no wait": (GATHER, lambda o: without(o, "wait"), "before waiting"),
+    "no gemm": (GATHER, lambda o: without(o, "gemm"), "never multiplies"),
+    "no receive": (GATHER, lambda o: without(o, "post_recv"), "post the receive first"),
+    "no send": (GATHER, lambda o: without(o, "send", "wait_send"), "never sends it"),
+    "no wait_send": (GATHER, lambda o: without(o, "wait_send"), "may be freed"),
+    "send first": (GATHER, lambda o: swapped(o, "post_recv", "send"), "post the receive first"),
+    "gemm twice": (GATHER, lambda o: [o[2], *o], "twice"),
+    "wait first": (GATHER, lambda o: [o[3], *without(o, "wait")], "posted no receive"),
+    "wait before send": (
+        GATHER,
+        lambda o: [o[0], o[3], *[op for op in o if op not in (o[0], o[3])]],
+        "deadlock",
+    ),
+    "receive twice": (GATHER, lambda o: [o[0], *o], "twice"),
+    "send twice": (SCATTER, lambda o: [o[0], o[1], o[2], o[2], *o[3:]], "to rank 1 twice"),
+    "no add": (SCATTER, lambda o: without(o, "add"), "lacks the share"),
+    "add twice": (SCATTER, lambda o: o + [op for op in o if op[0] == "add"], "twice"),
+    "add early": (SCATTER, lambda o: swapped(o, "add", "wait"), "before waiting"),
+    "send early": (SCATTER, lambda o: swapped(o, "gemm", "send"), "before its GEMM"),
+    "unknown verb": (GATHER, lambda o: [["gather", "x", 0, 1], *o], "is none of"),
+    "short": (GATHER, lambda o: [["send", "x", 0], *o], "should be"),
+    "other tensor": (GATHER, lambda o: [["send", "z", 0, 1], *o], "it takes 'x'"),
+    "chunk out of range": (GATHER, lambda o: [["gemm", "y", 2], *o], "0 to 1"),
+    "chunk is True": (GATHER, lambda o: [["gemm", "y", True], *o], "not a number"),
+    "not an operation": (GATHER, lambda o: [7, *o], "is none of"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_schedule_is_refused_in_one_sentence(name):
+    problem, spoil, says = WRONG[name]
+    with pytest.raises(ScheduleError) as refused:
+        simulate([spoil(ops) for ops in all_ranks(problem, 2)], problem)
+    sentence = str(refused.value)
+    assert says in sentence
+    assert "rank" in sentence and "\n" not in sentence
+
+
+def test_talking_to_oneself_is_refused():
+    with pytest.raises(ScheduleError, match="talks to the rank itself"):
+        simulate([[["send", "x", 0, 0]], []], "all_gather_gemm")
+
+
+def test_a_chunk_changed_while_it_is_sent_is_refused():
+    ops = all_ranks("gemm_reduce_scatter", 3)
+    ops[0] = [
+        *ops[0][:2],
+        ["gemm", "y", 0],
+        ["gemm", "y", 1],
+        ["send", "y", 1, 1],
+        ["gemm", "y", 2],
+        ["send", "y", 2, 2],
+        ["send", "y", 0, 2],
+        *[op for op in ops[0] if op[0] in ("wait", "add", "wait_send")],
+    ]
+    with pytest.raises(ScheduleError):
+        simulate(ops, "gemm_reduce_scatter")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("seed", range(30))
+def test_a_shuffled_schedule_is_run_or_refused_never_crashes(problem, seed):
+    chance = random.Random(seed)
+    ops = all_ranks(problem, 3)
+    for rank_ops in ops:
+        for _ in range(chance.randint(1, 3)):
+            i, j = chance.randrange(len(rank_ops)), chance.randrange(len(rank_ops))
+            rank_ops[i], rank_ops[j] = rank_ops[j], rank_ops[i]
+    try:
+        run = simulate(ops, problem)
+    except ScheduleError as refused:
+        assert "\n" not in str(refused) and len(str(refused)) < 300
+    else:
+        assert run["makespan"] >= max(run["busy"])
+
+
+def test_spans_of_one_lane_never_overlap():
+    run = simulate(all_ranks("column_backward", 4, 2), "column_backward", 2, 3, 2)
+    assert run["spans"]
+    for rank in range(4):
+        for lanes in (("gemm", "wait"), ("send",)):
+            spans = sorted(
+                (s["start"], s["end"])
+                for s in run["spans"]
+                if s["rank"] == rank and s["lane"] in lanes
+            )
+            assert spans
+            for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+                assert start >= end

@@ -1,0 +1,68 @@
+"""What ranks do in tests/test_toy_failures.py: each function is one rank's part."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import torch
+from tensor_parallel_toy.parallel_linear import ColumnParallelLinear, RowParallelLinear
+
+
+def layers(tp, column_in=8):
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    column = ColumnParallelLinear(column_in, [8], tp, draw)
+    return column, RowParallelLinear(8, 8, tp, draw)
+
+
+def positions(tp, features=8):
+    return torch.ones(2, 1, features, dtype=torch.float64)
+
+
+def other_layer(tp):
+    """Rank 0 calls its column layer, rank 1 its row layer."""
+    column, row = layers(tp)
+    if tp.rank == 0:
+        return column(positions(tp)).sum().item()
+    return row(torch.ones(4, 1, 4, dtype=torch.float64)).sum().item()
+
+
+def other_shape(tp):
+    column, _ = layers(tp)
+    x = torch.ones(2 + tp.rank, 1, 8, dtype=torch.float64)
+    return column(x).sum().item()
+
+
+def one_call_more(tp):
+    """Both ranks agree on the layer; then rank 0 calls it once more than rank 1."""
+    column, _ = layers(tp)
+    column(positions(tp))
+    if tp.rank == 0:
+        column(positions(tp))
+    else:
+        time.sleep(60)
+
+
+def one_dies(tp):
+    column, _ = layers(tp)
+    column(positions(tp))
+    if tp.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    column(positions(tp))
+    column(positions(tp))
+
+
+def one_raises(tp):
+    if tp.rank == 1:
+        raise ValueError("this rank cannot go on")
+    column, _ = layers(tp)
+    column(positions(tp))
+
+
+def sleep_and_tell(tp, folder):
+    Path(folder, f"pid-{tp.rank}").write_text(str(os.getpid()))
+    time.sleep(60)
