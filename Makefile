@@ -68,6 +68,14 @@ vllm: .venv-vllm/.installed ## install vLLM's CPU build into .venv-vllm for lab 
 two-way: $(VENV)/.group-labs ## run a tiny model on two vLLM ranks and print one page (needs make vllm)
 	@$(PY) $(LABS)/lab-02-two-way-tp/two_way.py
 
+.PHONY: toy-test
+toy-test: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 02: gradients of the Torch package against the unsharded model
+	@for ranks in 1 2 4; do PYTHONPATH=$(LABS)/lab-02-two-way-tp $(PY) -m tensor_parallel_toy test --ranks $$ranks || exit 1; done
+
+.PHONY: toy-profile
+toy-profile: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 02: train every mode; table, curves, timeline, trace in out/
+	@PYTHONPATH=$(LABS)/lab-02-two-way-tp $(PY) -m tensor_parallel_toy profile --ranks 2 --out out/toy-profile
+
 .PHONY: lint
 lint: $(VENV)/.group-test ## ruff over the whole project
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
