@@ -7,6 +7,7 @@ this file are written another way than the solution: paths and rank-by-rank coun
 import json
 import re
 from fractions import Fraction
+from functools import cache
 from graphlib import TopologicalSorter
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -99,12 +100,11 @@ def test_counting_equals_the_formula(lab):
         for m in range(1, 129):
             grid = lab.schedule_grid(p, m)
             expect_grid(grid, p, f"schedule_grid(p={p}, m={m})")
-            idle = sum(row.count(None) for row in grid)
-            counted = Fraction(idle, p * len(grid[0]))
+            counted = window_bubble(grid)
             expect_equal(
                 lab.bubble_fraction(p, m),
                 counted,
-                call=f"bubble_fraction(p={p}, m={m}); {idle} of {p * len(grid[0])} cells are idle",
+                call=f"bubble_fraction(p={p}, m={m}) against the idle cells of your grid",
             )
             if m % 16 == 0:
                 call = f"grid_bubble(schedule_grid({p}, {m}))"
@@ -324,7 +324,13 @@ def test_replay(lab):
             call = f"replay(torch's {capture['title']}, {ticks[0]}, {ticks[1]})"
             expected = earliest_grid(capture["order"], *ticks)
             actual = lab.replay(capture["order"], *ticks)
-            expect_equal(actual, expected, call=call, idea="max(own clock, inputs finished)")
+            if (
+                actual != expected
+            ):  # large grids: look for the first difference only if there is one
+                expect_equal(actual, expected, call=call, idea="max(own clock, inputs finished)")
+    for capture in torch_orders("GPipe"):
+        call = f"gpipe_order(p={capture['p']}, m={capture['m']})"
+        expect_equal(lab.gpipe_order(capture["p"], capture["m"]), capture["order"], call=call)
     circle = [ops("0F0 0B0"), ops("1B0 1F0")]
     expect_error(
         ValueError,
@@ -362,7 +368,7 @@ def test_1f1b(lab):
             for kind in "FB":
                 ran = [i for k, _, i in rank_ops if k == kind]
                 expect_equal(ran, list(range(m)), call=f"{call}, the {kind} of rank {rank}")
-        bubble = Fraction(idle_cells(earliest_grid(order)), p * len(earliest_grid(order)[0]))
+        bubble = window_bubble(earliest_grid(order))
         expect_equal(bubble, counted_bubble(p, m), call=f"the bubble of {call}")
         expected = [min(m, p - rank) for rank in range(p)]
         expect_equal(
@@ -394,9 +400,9 @@ def test_interleaved(lab):
         order = lab.interleaved_order(p, m, v)
         idea = "groups of p microbatches, chunk by chunk; (v-1)p + 2(p-1-r) warm-up forwards"
         expect_equal(order, capture["order"], call=f"{call} against torch 2.13.0", idea=idea)
-        grid = earliest_grid(order)
-        bubble = Fraction(idle_cells(grid), p * len(grid[0]))
-        expect_equal(bubble, counted_bubble(p, v * m), call=f"the bubble of {call}")
+        if p <= 4:
+            bubble = window_bubble(earliest_grid(order))
+            expect_equal(bubble, counted_bubble(p, v * m), call=f"the bubble of {call}")
     order = lab.interleaved_order(4, 8, 2)
     call = "peak_live_activations(interleaved_order(p=4, m=8, v=2))"
     idea = "warm-up plus one; each of half the size of 1F1B's 4, 3, 2, 1"
@@ -495,8 +501,8 @@ def expect_order(order, num_ranks, num_stages, m, call):
     expect_equal(held, due, call=f"{call}, all its ops sorted")
 
 
-def idle_cells(grid):
-    return sum(row.count(None) for row in grid)
+def window_bubble(grid):
+    return Fraction(sum(row.count(None) for row in grid), len(grid) * len(grid[0]))
 
 
 def counted_bubble(p, m):
@@ -579,6 +585,7 @@ def ops(text):
     return [(op[2], int(op[1]), int(op[3])) if op else None for op in found]
 
 
+@cache
 def torch_orders(*schedules):
     """The captured orders of these schedules, in order of size.
 
