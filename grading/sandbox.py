@@ -95,6 +95,13 @@ def _readable():
     return Path(sys.base_prefix).resolve(), packages
 
 
+def _open_to_all(prefix, packages):
+    folders = [prefix, *packages, INSIDE]
+    return all(
+        part.stat().st_mode & 0o001 for folder in folders for part in (folder, *folder.parents)
+    )
+
+
 class Cell:
     """One running zygote. `control` is the socket on which workers are asked for."""
 
@@ -108,8 +115,10 @@ class Cell:
                 f"this machine cannot isolate a submission ({reasons}). `python -m grading doctor` "
                 "says more; --allow-weak-sandbox grades anyway and marks every record"
             )
-        self.uid = FIRST_UID + (os.getpid() * 64 + number) % 100_000_000 if machine.root else None
-        self.inner_uid = 1000 if machine.root and self.isolated else self.uid
+        # a user of its own can only be given what everybody may read
+        mapped = machine.root and (self.isolated or _open_to_all(*_readable()))
+        self.uid = FIRST_UID + (os.getpid() * 64 + number) % 100_000_000 if mapped else None
+        self.inner_uid = 1000 if mapped and self.isolated else self.uid
         self.cgroup = Cgroup(limits, f"{os.getpid()}-{number}")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:

@@ -198,9 +198,8 @@ def close_the_walls(config, limits, program):
     if "landlock" in layers:
         kernel.landlock(config["readable"], ["/tmp", "/dev/null"])
         active.append("landlock")
-    if "namespaces" in layers:
-        kernel.drop_capabilities()
-        active.append("no capabilities")
+    kernel.drop_capabilities()
+    active.append("no capabilities")
     kernel.no_new_privileges()
     active.append("no new privileges")
     if program:

@@ -1,0 +1,152 @@
+"""What an instructor types, and what comes back."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from grading.course import labs_by_prefix
+from labkit.loading import ROOT
+from tests.test_grading_corpus import isolation
+
+LAB = labs_by_prefix()["lab-01"]
+needs_isolation = pytest.mark.skipif(
+    not isolation and not os.environ.get("CI"),
+    reason="this machine cannot isolate a submission: python -m grading doctor",
+)
+
+
+def grading(*arguments, **environment):
+    command = [sys.executable, "-m", "grading", *map(str, arguments)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "120", **environment},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    root = tmp_path_factory.mktemp("course")
+    for name, which in (("ada", "solution"), ("bo", "starter")):
+        place = root / "in" / name / "lab-01" / "starter.py"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(LAB.file(which).read_bytes())
+    (root / "in" / "cy").mkdir()
+    (root / "secret").write_bytes(bytes(range(32)))
+    status, text = grading("run", root / "in", "--out", root / "out", "--secret", root / "secret")
+    assert status == 0, text
+    return root, text
+
+
+@needs_isolation
+def test_run_says_what_it_found_graded_and_wrote(graded):
+    _, text = graded
+    assert "2 submissions recognised (2 plain)" in text
+    assert "2 graded in" in text and "1 with full marks" in text
+
+
+@needs_isolation
+def test_run_again_grades_nothing(graded):
+    root, _ = graded
+    status, text = grading("run", root / "in", "--out", root / "out", "--secret", root / "secret")
+    assert status == 0 and "0 graded in" in text and "2 were graded before" in text
+
+
+@needs_isolation
+def test_the_record_says_how_far_to_trust_it(graded):
+    root, _ = graded
+    records = json.loads((root / "out/grades.json").read_text())["records"]
+    by = {record["student"]: record for record in records}
+    assert by["ada"]["score"] == 100 and by["bo"]["score"] == 0
+    for record in records:
+        assert record["integrity"] == "isolated"
+        assert {"bubblewrap", "seccomp", "pid", "net", "rlimits"} <= set(record["layers"])
+    assert by["ada"]["hidden_checks"] > 0 and by["ada"]["hidden_variant"] in range(16)
+
+
+@needs_isolation
+def test_explain_status_and_export(graded):
+    root, _ = graded
+    status, text = grading("explain", "ada", "--out", root / "out")
+    assert status == 0 and "100 of 100 points" in text and "isolated" in text
+    status, text = grading("explain", "nobody", "--out", root / "out")
+    assert status == 2 and "no student called 'nobody'" in text
+    status, text = grading("status", "--out", root / "out")
+    assert status == 0 and "2 graded, 0 without a score" in text
+    (root / "out/grades.csv").unlink()
+    status, text = grading("export", "--out", root / "out", "--format", "csv")
+    assert status == 0 and (root / "out/grades.csv").exists()
+
+
+@needs_isolation
+def test_one_is_a_screen_for_the_student(tmp_path):
+    results, classroom = tmp_path / "results.json", tmp_path / "classroom.json"
+    file = LAB.file("starter")
+    status, text = grading(
+        "one", file, "--lab", "01", "--results", results, "--classroom", classroom
+    )
+    assert status == 0 and "0 of 100 points" in text and "Next:" in text
+    assert len(text.splitlines()) <= 24
+    assert json.loads(results.read_text())["score"] == 0
+    assert json.loads(classroom.read_text())["status"] == "fail"
+
+
+@needs_isolation
+def test_doctor_shows_layers_and_what_a_probe_could_not_do():
+    status, text = grading("doctor")
+    assert status == 0 and "ALLOWED" not in text
+    assert text.count("refused") >= 20 and "on seccomp" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "nowhere", "--out", "OUT"], "nowhere does not exist"),
+        (["run", "EMPTY", "--out", "OUT"], "no submission was recognised"),
+        (["run", "EMPTY", "--out", "OUT", "--lab", "77"], "there are lab-01"),
+        (["run", "EMPTY", "--out", "OUT", "--jobs", "0"], "at least 1"),
+        (["run", "EMPTY", "--out", "OUT", "--secret", "SHORT"], "at least 16"),
+        (["run", "EMPTY", "--out", "OUT", "--check-s", "-1"], "a number above 0"),
+        (["status", "--out", "EMPTY"], "no grades in"),
+        (["one", "nowhere.py", "--lab", "01"], "does not exist"),
+    ],
+)
+def test_a_mistake_of_the_instructor_is_one_sentence(arguments, words, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "short").write_text("x")
+    places = {"OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
+    status, text = grading(*[places.get(argument, argument) for argument in arguments])
+    lines = [line for line in text.splitlines() if line.startswith("grading: ")]
+    if not isolation and "cannot isolate" in text:
+        pytest.skip("this machine cannot isolate a submission")
+    assert status == 2 and len(lines) == 1 and words in lines[0]
+    assert "Traceback" not in text
+
+
+def test_without_bubblewrap_it_refuses_and_says_what_to_do(tmp_path):
+    file = LAB.file("starter")
+    status, text = grading("one", file, "--lab", "01", PATH=str(tmp_path))
+    assert status == 2
+    assert "apt-get install bubblewrap" in text and "--allow-weak-sandbox" in text
+
+
+def test_a_weak_sandbox_is_stamped(tmp_path):
+    for name, which in (("ada", "solution"), ("bo", "starter")):
+        place = tmp_path / "in" / name / "starter-01.py"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(LAB.file(which).read_bytes())
+    command = ("run", tmp_path / "in", "--out", tmp_path / "out", "--allow-weak-sandbox")
+    status, text = grading(*command, PATH=str(tmp_path))
+    assert status == 0, text
+    assert "2 records were made in a weak sandbox" in text
+    records = json.loads((tmp_path / "out/grades.json").read_text())["records"]
+    assert [record["score"] for record in records] == [100, 0]
+    for record in records:
+        assert record["integrity"] == "weak" and "bubblewrap" in record["missing"]

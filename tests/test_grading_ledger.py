@@ -1,0 +1,180 @@
+"""Nothing is lost: killed at any moment and run again, the exports are those of a calm run."""
+
+import hashlib
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grading.course import labs_by_prefix
+from grading.ledger import Ledger, LedgerError, key_of
+from labkit.loading import ROOT
+from tests.hostile.corpus import read_cases
+from tests.test_grading_corpus import isolation
+
+LAB = labs_by_prefix()["lab-01"]
+KILLS = 10
+needs_isolation = pytest.mark.skipif(
+    not isolation and not os.environ.get("CI"),
+    reason="this machine cannot isolate a submission: python -m grading doctor",
+)
+
+
+def start(submissions, out, *options):
+    command = [sys.executable, "-m", "grading", "run", str(submissions), "--out", str(out)]
+    return subprocess.Popen(
+        [*command, "--jobs", "2", "--check-s", "3", *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def records_in(out):
+    """How many records are on the disk, read as another process would."""
+    try:
+        with Ledger(out) as ledger:
+            return len(ledger.keys())
+    except (LedgerError, sqlite3.OperationalError):
+        return 0
+
+
+def exports(out):
+    """Every exported file and its hash: all but the ledger itself."""
+    files = [path for path in Path(out).rglob("*") if path.is_file()]
+    kept = [path for path in files if not path.name.startswith("ledger.")]
+    return {str(p.relative_to(out)): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
+
+
+@pytest.fixture(scope="module")
+def submissions(tmp_path_factory):
+    """Solutions, starters and quick hostile ones, mixed."""
+    root = tmp_path_factory.mktemp("submissions")
+    quick = [case for case in read_cases() if case.group in ("text", "unlucky", "exit", "value")]
+    sources = {case.name: case.source(LAB) for case in quick if case.name.endswith(("s", "n", "e"))}
+    sources |= {f"good-{n}": LAB.file("solution").read_bytes() for n in range(6)}
+    sources |= {f"new-{n}": LAB.file("starter").read_bytes() for n in range(6)}
+    for name, source in sources.items():
+        place = root / name / "lab-01" / "starter.py"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(source)
+    return root, len(sources)
+
+
+@needs_isolation
+@pytest.mark.timeout(300)
+def test_killed_again_and_again_the_exports_are_the_same(submissions, tmp_path):
+    root, count = submissions
+    calm = start(root, tmp_path / "calm")
+    text, _ = calm.communicate(timeout=120)
+    assert calm.returncode == 0, text
+    expected = exports(tmp_path / "calm")
+    assert len(expected) > 2 * count
+
+    chance = random.Random(11)
+    out = tmp_path / "killed"
+    graded = [0]
+    for kill in range(KILLS):
+        run = start(root, out)
+        # a third of them while it starts, the others some records later, between two or in one
+        target = graded[-1] + (0 if kill % 3 == 0 else chance.randint(1, 3))
+        deadline = time.monotonic() + (chance.uniform(0.1, 1.0) if kill % 3 == 0 else 60)
+        while records_in(out) <= target and time.monotonic() < deadline and run.poll() is None:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.1))
+        assert run.poll() is None, run.communicate()[0]
+        os.kill(run.pid, signal.SIGKILL)
+        run.communicate()
+        graded.append(records_in(out))
+    assert graded == sorted(graded)  # no record is ever taken back
+    assert 0 < graded[-1] < count  # and the kills hit a run that was under way
+    last = start(root, tmp_path / "killed")
+    text, _ = last.communicate(timeout=120)
+    assert last.returncode == 0, text
+    assert exports(tmp_path / "killed") == expected
+    with Ledger(tmp_path / "killed") as ledger:
+        assert len(ledger.keys()) == len(ledger.records()) == count
+
+    again = start(root, tmp_path / "killed")
+    text, _ = again.communicate(timeout=60)
+    assert "0 graded in" in text and f"{count} were graded before" in text
+    assert exports(tmp_path / "killed") == expected
+
+
+@needs_isolation
+def test_a_killed_grader_leaves_no_process(submissions, tmp_path):
+    root, _ = submissions
+    run = start(root, tmp_path / "out")
+    deadline = time.monotonic() + 20
+    children = []
+    while time.monotonic() < deadline and len(children) < 4:
+        children = descendants(run.pid)
+        time.sleep(0.05)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    while time.monotonic() < deadline and any(map(alive, children)):
+        time.sleep(0.05)
+    assert not [pid for pid in children if alive(pid)]
+
+
+def descendants(pid):
+    found, pending = [], [pid]
+    while pending:
+        for path in Path(f"/proc/{pending.pop()}/task").glob("*/children"):
+            try:
+                numbers = [int(number) for number in path.read_text().split()]
+            except OSError:
+                continue
+            found += numbers
+            pending += numbers
+    return found
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_second_run_on_the_same_ledger_is_refused(tmp_path):
+    with Ledger(tmp_path, write=True):
+        with pytest.raises(LedgerError, match="another run is writing"):
+            Ledger(tmp_path, write=True)
+        Ledger(tmp_path).close()  # reading is fine
+    Ledger(tmp_path, write=True).close()
+
+
+def test_a_record_is_written_once(tmp_path):
+    with Ledger(tmp_path, write=True) as ledger:
+        ledger.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        assert ledger.waiting() == [("ada", "lab-01", "not graded yet")]
+        ledger.hold("k", "ada", "lab-01", "the sandbox is gone")
+        assert ledger.waiting() == [("ada", "lab-01", "the sandbox is gone")]
+        ledger.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
+        ledger.commit("k", "ada", "lab-01", {"score": 100}, 0.1)
+        assert [record["score"] for record in ledger.records()] == [7]
+        assert ledger.waiting() == []
+
+
+def test_the_key_changes_with_everything_the_result_depends_on():
+    parts = {"student": "a", "lab": "lab-01", "source": b"x", "tests": "t", "secret": None}
+    key = key_of(**parts)
+    assert key == key_of(**parts)
+    for name in parts:
+        assert key_of(**parts | {name: "other"}) != key
+    # where one part ends and the next begins is part of the key
+    assert key_of(a="xy", b="z") != key_of(a="x", b="yz")
+
+
+def test_a_missing_ledger_is_said(tmp_path):
+    with pytest.raises(LedgerError, match="no grades"):
+        Ledger(tmp_path)
