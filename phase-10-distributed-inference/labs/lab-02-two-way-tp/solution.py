@@ -322,7 +322,7 @@ _PREFIX = (
     r"pid=(?P<pid>\d{0,10})(?:,\s*ip=(?P<ip>[\w.:]{1,45}))?\)"
 )
 _HEADER = (
-    r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\s+\d\d-\d\d\s+\d\d:\d\d:\d\d(?:\.\d{1,6})?\s+"
+    r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\s+(?:\d\d-\d\d\s+\d\d:\d\d:\d\d(?:\.\d{1,6})?\s+)?"
     r"\[?[\w./<>\-]{1,120}:\d{1,6}\]"
 )
 _SENTENCES = (

@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -159,12 +160,15 @@ def run_engine(config, tp_size, pp_size=1, *, folder, timeout_s=300):
     """`LLM(tensor_parallel_size, pipeline_parallel_size)` with workers of its own; its report."""
     python, folder = find_python(), Path(folder).resolve()
     _write_job(folder, config, tp_size, pp_size)
-    before = set(SHARED_MEMORY.glob("*"))
     command = [python, str(HERE / "live_engine.py"), str(folder / "job.json")]
-    environment = _environment(python, folder)
-    _run([command], [environment], [folder / "engine.log"], folder, "lab02-none", timeout_s)
-    for leftover in set(SHARED_MEMORY.glob("vllm_dist_*cpushm_*")) - before:
-        leftover.unlink(missing_ok=True)  # its workers leave these when the engine ends
+    log = folder / "engine.log"
+    try:
+        _run([command], [_environment(python, folder)], [log], folder, "lab02-none", timeout_s)
+    finally:  # its workers met in a file of this name, and call their shared memory after it
+        text = log.read_text(errors="replace") if log.exists() else ""
+        for meeting in set(re.findall(r"file://(\S*?vllm_dist_\w+)", text)):
+            for leftover in [Path(meeting), *SHARED_MEMORY.glob(Path(meeting).name + "*")]:
+                leftover.unlink(missing_ok=True)
     return json.loads((folder / "engine.json").read_text())
 
 

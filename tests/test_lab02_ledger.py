@@ -1,0 +1,216 @@
+"""The ledger of lab 02: verdicts on logs, given parts of the solution, and the command line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from labkit.loading import find_labs, load_module
+
+LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
+solution = load_module(LAB.file("solution"))
+GIB = solution.GIB
+
+
+def model(name):
+    return solution.model_shape(json.loads((LAB.path / "configs" / f"{name}.json").read_text()))
+
+
+def v0_log(weights, *, gpu_blocks=None, cpu_blocks=None, kv_gib=None):
+    """A V0 log of one rank per entry of `weights` (GiB)."""
+    lines = []
+    for rank, gib in enumerate(weights):
+        prefix = f"(VllmWorkerProcess pid={30 + rank}) " if rank else ""
+        header = f"{prefix}INFO 10-08 07:17:03 model_runner.py:692] "
+        lines.append(f"{header}Loading model weights took {gib:.4f} GB")
+        if kv_gib:
+            lines.append(f"{header}model weights take 7GiB; the rest of the memory reserved for KV "
+                         f"Cache is {kv_gib:.2f}GiB.")  # fmt: skip
+    if gpu_blocks:
+        lines.append(
+            "INFO 10-08 07:17:04 executor_base.py:111] # cuda blocks: "
+            f"{gpu_blocks}, # CPU blocks: {cpu_blocks}"
+        )
+    return solution.read_startup_log("\n".join(lines))
+
+
+def verdict(log, name, tp_size, pp_size=1):
+    found = solution.reconcile(log, model(name), tp_size, pp_size)
+    return found["verdict"], found["findings"]
+
+
+def test_a_faithful_log_is_consistent():
+    log = v0_log([7.4829, 7.4829], gpu_blocks=11571, cpu_blocks=4096, kv_gib=11.3)
+    assert verdict(log, "llama-3-8b", 2) == ("consistent", [])
+
+
+def test_a_pipeline_that_was_not_applied():
+    assert verdict(v0_log([7.4829] * 4), "llama-3-8b", 2, 2) == (
+        "wrong split",
+        ["pipeline not applied"],
+    )
+
+
+def test_weights_that_were_not_split():
+    assert verdict(v0_log([14.9595] * 2), "llama-3-8b", 2) == (
+        "wrong split",
+        ["tensor parallel not applied"],
+    )
+
+
+def test_one_rank_heavier_than_the_rest():
+    # 2 % more on one rank explains itself as buffers, were it not for its peers.
+    result = verdict(v0_log([7.4829, 7.4829, 7.63, 7.4829]), "llama-3-8b", 2)
+    assert result == ("wrong split", ["heavier rank"])
+
+
+def test_a_cache_that_was_not_sharded():
+    # 11.30 GiB at 131,072 bytes per token (all KV heads) are 5,785 blocks, not 11,571.
+    log = v0_log([7.4829] * 2, gpu_blocks=5785, cpu_blocks=2048, kv_gib=11.3)
+    assert verdict(log, "llama-3-8b", 2) == ("wrong split", ["kv not sharded"])
+
+
+def test_cpu_blocks_alone_witness_the_split():
+    # V0: floor(4 GiB / bytes of a block on one rank). Mixtral-8x7B at tp_size=4: 8,192.
+    log = solution.read_startup_log("# GPU blocks: 20000, # CPU blocks: 8192")
+    assert verdict(log, "mixtral-8x7b", 4) == ("consistent", [])
+    log = solution.read_startup_log("# GPU blocks: 20000, # CPU blocks: 2048")
+    assert verdict(log, "mixtral-8x7b", 4) == ("wrong split", ["kv not sharded"])
+
+
+def test_an_unexplained_model_is_not_called_wrong():
+    assert verdict(v0_log([11.1, 11.1]), "llama-3-8b", 2) == (
+        "unexplained",
+        ["weights unexplained"],
+    )
+
+
+def test_published_opt_leaves_a_named_remainder():
+    quoted = json.loads((LAB.path / "captures/quoted-logs/quoted.json").read_text())
+    for case in quoted["not_explained"]:
+        text = f"Model loading took {case['weights_gib']:.2f} GiB memory and 3.1 seconds"
+        found = solution.reconcile(
+            solution.read_startup_log(text), model(case["config"]), case["tp_size"]
+        )
+        (line,) = found["lines"]
+        assert found["verdict"] == "consistent" and line["status"] == "close"
+        assert "nobody itemised" in line["cause"]
+        assert 5 / 1024 < line["residual"] < 35 / 1024  # 29.8 and 10.6 MiB, printed to 10 MiB
+
+
+def test_a_quantized_log_is_not_held_against_bf16():
+    text = "Initializing an LLM engine (v0.6.1) with config: tensor_parallel_size=1, "
+    text += "quantization=awq, kv_cache_dtype=auto\nLoading model weights took 5.3 GB"
+    found = solution.reconcile(solution.read_startup_log(text), model("llama-3-8b"), 1)
+    assert found["findings"] == ["quantized"] and found["verdict"] == "consistent"
+
+
+def test_nothing_to_check_is_not_a_pass():
+    assert verdict(solution.read_startup_log("hello"), "llama-3-8b", 2)[0] == "nothing to check"
+
+
+def test_every_config_has_a_source_and_a_legal_split():
+    paths = sorted((LAB.path / "configs").glob("*.json"))
+    assert len(paths) >= 8
+    architectures = set()
+    for path in paths:
+        config = json.loads(path.read_text())
+        assert config["_source"]
+        shape = solution.model_shape(config)
+        architectures.add(shape["architecture"])
+        for tp_size in (1, 2, 4, 8):
+            solution.check_split(shape, tp_size)
+            solution.rank_weights(shape, tp_size)
+    assert {"LlamaForCausalLM", "MistralForCausalLM", "OPTForCausalLM"} <= architectures
+    assert {"Qwen2ForCausalLM", "Qwen3ForCausalLM", "MixtralForCausalLM"} <= architectures
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [  # as published with each model
+        ("llama-2-7b", 6_738_415_616),
+        ("llama-3-8b", 8_030_261_248),
+        ("mistral-7b", 7_241_732_096),
+        ("mixtral-8x7b", 46_702_792_704),
+        ("qwen3-32b", 32_762_123_264),
+        ("qwen2.5-72b", 72_706_203_648),
+        ("opt-1.3b", 1_315_758_080),
+    ],
+)
+def test_parameters_of_whole_models(name, parameters):
+    shape = model(name)
+    counted = sum(solution.math.prod(entry["shape"]) for entry in solution.parameters(shape))
+    assert counted == parameters
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
+        ({}, "it knows LlamaForCausalLM"),
+        ({"architectures": ["LlamaForCausalLM"], "hidden_size": 8}, "num_attention_heads"),
+    ],
+)
+def test_an_unknown_model_is_named(config, words):
+    with pytest.raises(ValueError, match=words):
+        solution.model_shape(config)
+
+
+def test_remainder_layers_go_before_the_last_stage():
+    assert solution.stage_layers(32, 4) == [8, 8, 8, 8]
+    assert solution.stage_layers(5, 2) == [3, 2]
+    assert solution.stage_layers(10, 4) == [2, 3, 3, 2]
+    with pytest.raises(ValueError, match="pp_size=6"):
+        solution.stage_layers(5, 6)
+
+
+@pytest.mark.parametrize("sizes", [(100, 0, 1, 1), (100, 1, 0, 1), (100, 1, 1, 0), (-1, 1, 1, 1)])
+def test_sizes_of_a_capacity_must_be_positive(sizes):
+    with pytest.raises(ValueError, match="positive"):
+        solution.kv_capacity(*sizes)
+
+
+def ledger(*words, text=None):
+    return subprocess.run(
+        [sys.executable, str(LAB.path / "startup_ledger.py"), *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+LOG = (
+    "INFO 10-08 07:17:03 model_runner.py:692] Loading model weights took 7.4829 GB\n"
+    "(VllmWorkerProcess pid=3) INFO 10-08 07:17:03 model_runner.py:692] Loading model weights took "
+    "7.4829 GB\n"
+)
+
+
+def test_command_prints_the_ledger_and_the_verdict(tmp_path):
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG)
+    run = ledger(str(path), "--config", "llama-3-8b", "--tp", "2")
+    assert run.returncode == 0 and run.stderr == ""
+    assert "7.4829" in run.stdout and run.stdout.rstrip().endswith("verdict: consistent")
+
+
+def test_command_fails_on_a_wrong_split():
+    run = ledger("-", "--config", "llama-3-8b", "--tp", "2", "--pp", "2", text=LOG)
+    assert run.returncode == 1 and "pipeline not applied" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-", "--config", "gpt-5"], "one of llama-2-7b"),
+        (["absent.log", "--config", "llama-3-8b"], "absent.log"),
+        (["-", "--config", "llama-3-8b", "--tp", "3"], "num_kv_heads=8"),
+        (["-", "--config", __file__], "cannot be read as JSON"),
+    ],
+)
+def test_command_explains_a_wrong_call_in_one_line(words, said):
+    run = ledger(*words, text="")
+    assert run.returncode == 1 and run.stdout == "" and said in run.stderr
+    assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
