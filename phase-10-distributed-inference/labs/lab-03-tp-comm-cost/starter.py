@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [89edcfe2686a]
+# lab-03 starter: write where NotImplementedError stands. [749d2408263e]
 """Lab 03: the communication bill of tensor parallelism.
 
 One sentence in code: an all-reduce costs `c + 2 (p-1) a + 2 (p-1)/p * bytes / busbw` seconds.
@@ -426,11 +426,11 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     payloads among them; two tiny payloads and a huge one fix the three best. Divided by its
     seconds, each point is a linear equation that says 1: least_squares weighs relative errors. Its
     coefficients depend on the protocol, so begin with STRAIGHT_LINE, then let each point take the
-    protocol that is fastest with the constants found, and fit again until no choice changes.
+    protocol that is fastest with the constants found, and fit again, four times in all.
     ValueError for too few points, 1 rank, 0 s, points that give no busbw, and other bad input.
     """
     raise NotImplementedError(
-        "lab-03 · calibrate is yours to write (about 30 lines). "
+        "lab-03 · calibrate is yours to write (about 28 lines). "
         "Chapter: README.md, task 6"
     )
 
