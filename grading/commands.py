@@ -22,7 +22,7 @@ from grading.exports import (
 from grading.ledger import Ledger, LedgerError
 from grading.limits import MIB, Limits
 from grading.reader import Submission, SubmissionsError, read_one, read_submissions
-from grading.run import grade, grade_locally, record_of
+from grading.run import grade_locally, record_of
 from grading.run import run as run_jobs
 from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, inspect_machine
 from grading.station import Station
@@ -230,7 +230,7 @@ def one(options) -> int:
     source, problem = read_one(options.file, limits.source_bytes)
     submission = Submission("student", lab, options.file, source, problem)
     with Station(limits, options.allow_weak_sandbox, secret) as station:
-        result = grade(station, submission)
+        result = station.grade_or_refuse(submission, labs_by_prefix()[lab])
     if result["status"] != "graded":
         raise UserError(f"the grader itself failed, so there is no score: {result['problem']}")
     record = {"student": "student", "lab": lab} | record_of(submission, result, limits)

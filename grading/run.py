@@ -5,6 +5,7 @@ import json
 import queue
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from grading.course import environment, labs_by_prefix, tests_digest
@@ -14,9 +15,9 @@ from grading.reader import Submission
 from grading.station import Station
 
 
-def jobs_of(submissions: list[Submission], limits: Limits, secret, weak):
+def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
     """(key, submission) of each, the key being a hash of all that the result depends on."""
-    labs = labs_by_prefix()
+    labs, submissions = labs_by_prefix(), list(submissions)
     digests = {prefix: tests_digest(labs[prefix]) for prefix in {s.lab for s in submissions}}
     around = json.dumps(environment(), sort_keys=True)
     secret_digest = hashlib.sha256(b"ledger" + secret).hexdigest() if secret else None
@@ -49,18 +50,6 @@ def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
     }
 
 
-def grade(station: Station, submission: Submission) -> dict:
-    """The result of one submission; one that is no file at all is shown as such."""
-    lab = labs_by_prefix()[submission.lab]
-    if submission.source is not None:
-        return station.grade(submission.source, lab)
-    return station.refuse(submission.problem, lab)
-
-
-class Stopped(Exception):
-    """The run was told to stop; what was graded is in the ledger."""
-
-
 def grade_locally(jobs, limits, secret, weak, count):
     """Yield (key, submission, result, seconds) as they finish, from `count` stations."""
     waiting, finished = queue.SimpleQueue(), queue.SimpleQueue()
@@ -68,6 +57,7 @@ def grade_locally(jobs, limits, secret, weak, count):
     for job in jobs:
         waiting.put(job)
     stop = threading.Event()
+    labs = labs_by_prefix()
 
     def work(number):
         with Station(limits, weak, secret, number) as station:
@@ -77,7 +67,7 @@ def grade_locally(jobs, limits, secret, weak, count):
                 except queue.Empty:
                     return
                 started = time.perf_counter()
-                result = grade(station, submission)
+                result = station.grade_or_refuse(submission, labs[submission.lab])
                 finished.put((key, submission, result, time.perf_counter() - started))
 
     def guarded(number):

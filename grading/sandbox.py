@@ -96,7 +96,7 @@ def _readable():
 
 
 def _open_to_all(prefix, packages):
-    folders = [prefix, *packages, INSIDE]
+    folders = [prefix, *packages]  # `inside` is loaded before the worker changes its user
     return all(
         part.stat().st_mode & 0o001 for folder in folders for part in (folder, *folder.parents)
     )

@@ -52,6 +52,12 @@ class Station:
             self.cell.close()
             self.cell = None
 
+    def grade_or_refuse(self, submission, lab: Lab) -> dict:
+        """The result of a grading.reader.Submission, which may be no file at all."""
+        if submission.source is None:
+            return self.refuse(submission.problem, lab)
+        return self.grade(submission.source, lab)
+
     def grade(self, source: bytes, lab: Lab) -> dict:
         """The result of one submission (grading.verifier.score), with how far it can be trusted.
 

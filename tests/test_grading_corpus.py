@@ -12,7 +12,6 @@ import pytest
 from grading.course import labs_by_prefix
 from grading.limits import MIB, Limits
 from grading.reader import Submission, _text_or_problem
-from grading.run import grade
 from grading.sandbox import inspect_machine
 from grading.station import Station
 from labkit.loading import ROOT
@@ -65,7 +64,7 @@ def test_comes_to_what_it_deserves_beside_an_honest_one(case, stations):
     submission = Submission(case.name, "lab-01", case.name, source, problem)
     neighbour = pool.submit(honest.grade, LAB.file("solution").read_bytes(), LAB)
     station = hidden if case.header.get("secret") else plain
-    result = grade(station, submission)
+    result = station.grade_or_refuse(submission, LAB)
     assert case.problems(result) == []
     if "says" in case.header:
         said = " ".join(claim["message"] for claim in result["claims"])
