@@ -45,6 +45,14 @@ starters: $(VENV)/.group-labs ## derive every starter.py from its solution.py (e
 mistakes: $(VENV)/.group-labs ## show which check rejects each plausible mistake
 	@$(PY) -m labkit.mistakes
 
+.PHONY: grading
+grading: $(VENV)/.group-grading ## install the instructor's tool and show which sandbox this machine gives
+	@$(PY) -m grading doctor
+
+.PHONY: grading-bench
+grading-bench: $(VENV)/.group-grading-bench ## time the grader beside plain pytest and gradescope-utils
+	@$(PY) benchmarks/grading.py
+
 .PHONY: mutation
 mutation: $(VENV)/.group-mutation ## mutate a solution, run its tests: make mutation LAB=lab-01
 	@$(PY) benchmarks/mutation.py $(LAB)
