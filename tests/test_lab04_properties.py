@@ -9,6 +9,16 @@ from labkit.loading import choose_lab, find_labs, load_module
 
 lab = load_module(choose_lab("lab-04", find_labs()).file("solution"))
 
+
+def test_counting_equals_the_formula_for_all_2048_pairs():
+    pairs = [(p, m) for p in range(1, 17) for m in range(1, 129)]
+    grids = {pair: lab.schedule_grid(*pair) for pair in pairs}
+    assert all(len(grid) == p and len(grid[0]) >= m for (p, m), grid in grids.items())
+    counted = {pair: lab.grid_bubble(grid) for pair, grid in grids.items()}
+    assert len(counted) == 2048
+    assert [pair for pair in pairs if counted[pair] != lab.bubble_fraction(*pair)] == []
+
+
 quick = settings(max_examples=25, deadline=None)
 stages = st.integers(1, 9)
 microbatches = st.integers(1, 20)

@@ -19,6 +19,7 @@ from labkit.expect import expect_equal, expect_error
 CAPTURES = Path(__file__).parent / "captures"
 OP = re.compile(r"(\d+)([FBIW])(\d+)")  # stage, kind, microbatch
 
+SWEEP = [*range(1, 9), 12, 16, 31, 32, 33, 63, 64, 127, 128]
 SIZES = [(1, 1), (1, 5), (2, 1), (3, 4), (4, 8), (5, 2), (8, 3)]
 
 
@@ -92,12 +93,12 @@ def test_no_microbatch_early_or_late(lab):
     "test_no_microbatch_early_or_late",
 )
 def test_counting_equals_the_formula(lab):
-    """Counted idle cells equal the formula, for 2048 pairs (p, m)."""
+    """Counted idle cells equal the formula, up to p = 16 and m = 128."""
     uneven = [[0, None, 1], [None, None, 0]]  # microbatch 0 is work, though it is false in Python
     expect_equal(lab.grid_bubble(uneven), Fraction(1, 2), call=f"grid_bubble({uneven})")
     pairs = 0
     for p in range(1, 17):
-        for m in range(1, 129):
+        for m in SWEEP:
             grid = lab.schedule_grid(p, m)
             expect_grid(grid, p, f"schedule_grid(p={p}, m={m})")
             counted = window_bubble(grid)
@@ -106,11 +107,11 @@ def test_counting_equals_the_formula(lab):
                 counted,
                 call=f"bubble_fraction(p={p}, m={m}) against the idle cells of your grid",
             )
-            if m % 16 == 0:
+            if m % 32 == 0:
                 call = f"grid_bubble(schedule_grid({p}, {m}))"
                 expect_equal(lab.grid_bubble(grid), counted, call=call)
             pairs += 1
-    assert pairs == 2048
+    assert pairs == 272
 
 
 @pytest.mark.points(3)
