@@ -26,11 +26,8 @@ LIMIT_S = 240  # of one run; 8 to 30 s on two quiet cores, `import vllm` being m
 def two_way():
     spec = importlib.util.spec_from_file_location("two_way_under_test", LAB.path / "two_way.py")
     module = importlib.util.module_from_spec(spec)
-    sys.path.append(str(LAB.path))  # it imports the solution beside it
     spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(LAB.path))
-    sys.modules.pop("solution", None)
+    return module
 
 
 @pytest.fixture
@@ -106,7 +103,7 @@ def test_the_model_is_the_same_every_time(two_way, tmp_path):
 def pretend(two_way, tmp_path, monkeypatch):
     """Replace live_rank.py by a program of one line; returns run(program, **options)."""
     monkeypatch.setenv("LAB_VLLM_PYTHON", sys.executable)
-    monkeypatch.setattr(two_way, "HERE", tmp_path / "programs")
+    monkeypatch.setattr(two_way, "PROGRAMS", tmp_path / "programs")
     (tmp_path / "programs").mkdir()
 
     def run(program, **options):

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE  # where live_rank.py and live_engine.py stand
 SHARED_MEMORY = Path("/dev/shm")
 KV_MEMORY_BYTES = 8 * 2**20  # per rank: at tp_size=1 and 2 alike, so that capacity shows the split
 PROMPTS = [[5, 17, 99, 300, 42, 7], [11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21]]
@@ -143,7 +144,7 @@ def run_ranks(config, tp_size, *, folder, timeout_s=240, hosts=None, on_start=No
             name = f"{run_id}-host-{rank}"
             (folder / name).symlink_to(folder / run_id)
             enter, interface = hosts[rank][0], {"GLOO_SOCKET_IFNAME": hosts[rank][1]}
-        commands.append([*enter, python, str(HERE / "live_rank.py"), str(folder / "job.json")])
+        commands.append([*enter, python, str(PROGRAMS / "live_rank.py"), str(folder / "job.json")])
         environments.append(
             _environment(python, folder)
             | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(tp_size)}
@@ -160,7 +161,7 @@ def run_engine(config, tp_size, pp_size=1, *, folder, timeout_s=300):
     """`LLM(tensor_parallel_size, pipeline_parallel_size)` with workers of its own; its report."""
     python, folder = find_python(), Path(folder).resolve()
     _write_job(folder, config, tp_size, pp_size)
-    command = [python, str(HERE / "live_engine.py"), str(folder / "job.json")]
+    command = [python, str(PROGRAMS / "live_engine.py"), str(folder / "job.json")]
     log = folder / "engine.log"
     try:
         _run([command], [_environment(python, folder)], [log], folder, "lab02-none", timeout_s)
@@ -172,11 +173,22 @@ def run_engine(config, tp_size, pp_size=1, *, folder, timeout_s=300):
     return json.loads((folder / "engine.json").read_text())
 
 
-def _write_job(folder, config, tp_size, pp_size):
-    from solution import check_split, model_shape
+def load_lab(which):
+    """The lab's `solution` or `starter`, under a name that no other lab's file can take."""
+    if which not in ("solution", "starter"):
+        raise LiveError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
+    name = f"lab02_{which}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HERE / f"{which}.py")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
+
+def _write_job(folder, config, tp_size, pp_size):
+    lab = load_lab("solution")
     try:
-        check_split(model_shape(config), tp_size)
+        lab.check_split(lab.model_shape(config), tp_size)
     except ValueError as error:
         raise LiveError(str(error)) from None
     job = {
@@ -415,14 +427,6 @@ def page(one, two, lab):
     return lines, all(checks)
 
 
-def load_lab():
-    """The file that LAB_IMPL names, `solution` (default) or `starter`."""
-    which = os.environ.get("LAB_IMPL", "solution")
-    if which not in ("solution", "starter"):
-        raise LiveError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
-    return importlib.import_module(which)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tp", type=int, default=2, metavar="N", help="ranks (default 2)")
@@ -431,7 +435,7 @@ def main():
     options = parser.parse_args()
     began = time.monotonic()
     try:
-        lab = load_lab()
+        lab = load_lab(os.environ.get("LAB_IMPL", "solution"))
         lab.check_split(
             lab.model_shape(tiny_llama(num_key_value_heads=options.kv_heads)), options.tp
         )
