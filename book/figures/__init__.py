@@ -5,7 +5,7 @@ import re
 from .cost import cost_curve, decode_share, regimes
 from .memory import kv_heads, weights_per_rank
 from .overview import five_ways, token_path
-from .pipeline import bubble_curves, grid, latency_throughput, training_grids
+from .pipeline import bubble_curves, grid, latency_throughput
 from .sharding import column_row, mlp, ring
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "regimes",
     "ring",
     "token_path",
-    "training_grids",
     "weights_per_rank",
 ]
 

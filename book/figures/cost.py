@@ -32,12 +32,7 @@ def cost_curve(gpu="H100"):
     """Measured NCCL all-reduces and the three-number model, 2 and 8 ranks."""
     lab03 = solution("lab-03")
     measured = {p: _measured(gpu, p) for p in (2, 8)}
-    points = [
-        (2, *measured[2][0]),
-        (8, *measured[8][0]),
-        (8, *measured[8][-1]),
-    ]
-    c_s, a_s, busbw = lab03.calibrate(points)
+    tiny = [(p, *measured[p][0]) for p in (2, 8)]
     plot = Plot(
         (1024, 2**30),
         (1e-6, 1e-2),
@@ -49,26 +44,31 @@ def cost_curve(gpu="H100"):
         log_y=True,
         right=40,
     )
-    worst = 0.0
+    worst, fitted = 0.0, []
     for series, p in enumerate((2, 8)):
+        c_s, a_s, busbw = lab03.calibrate([*tiny, (p, *measured[p][-1])])
+        fitted.append(f"{busbw / 1e9:.0f} GB/s for {p}")
         xs = ladder(1024, 2**30, 1.5)
         plot.curve(xs, [lab03.predict_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs], series)
         plot.points([x for x, _ in measured[p]], [y for _, y in measured[p]], series)
         for x, y in measured[p]:
             error = abs(lab03.predict_all_reduce_s(p, x, c_s, a_s, busbw) / y - 1)
             worst = max(worst, error)
-        at = 2**12 if p == 8 else 2**12
-        y = lab03.predict_all_reduce_s(p, at, c_s, a_s, busbw)
-        plot.label(at, y * (1.35 if p == 8 else 0.6), f"{p} ranks", series)
+        y = lab03.predict_all_reduce_s(p, 2**12, c_s, a_s, busbw)
+        plot.label(2**12, y * (1.35 if p == 8 else 0.6), f"{p} ranks", series)
     alt = (
-        f"Time of an all-reduce on {gpu} against its payload, both axes logarithmic, for 2 and 8 ranks. "
-        "Below some hundred kibibytes the time hardly changes: it is latency. Above a few mebibytes it grows in "
-        "proportion: it is bandwidth. The model, fixed by three of the points, is never off by more than "
+        f"Time of an all-reduce on {gpu} against its payload, both axes logarithmic, for 2 and 8 "
+        f"ranks. "
+        "Below some hundred kibibytes the time hardly changes: it is latency. Above a few "
+        "mebibytes it grows in "
+        "proportion: it is bandwidth. The model, fixed by three of the points, is never off by "
+        "more than "
         f"{worst:.0%}."
     )
     caption = (
         f"Dots: nccl-tests on {gpu}, published by ai-dynamo/aiconfigurator. Lines: lab 03's model, "
-        f"calibrated on three dots: c = {c_s * 1e6:.1f} µs, a = {a_s * 1e6:.2f} µs, busbw = {busbw / 1e9:.0f} GB/s."
+        f"fitted to the smallest payload at 2 and 8 ranks and the largest of each line: "
+        f"c = {c_s * 1e6:.1f} µs, a = {a_s * 1e6:.2f} µs, busbw {' and '.join(fitted)} ranks."
     )
     return plot.figure(alt, caption, min_width=560)
 
@@ -103,11 +103,13 @@ def regimes():
     cross = lab03.crossover_bytes(p, c_s, a_s, busbw)
     plot.points([cross], [2 * latency], 0)
     plot.label(2**12, latency * 1.45, "the sum", 0)
-    plot.label(2**24, latency * 0.62, "latency: c + 2(p−1) a", 1)
+    plot.label(2**24, latency * 0.55, "latency: c + 2(p−1) a", 1)
     plot.label(2**25, 1.1e-4 * 0.55, "bytes / busbw", 2)
     alt = (
-        f"The two terms of a ring all-reduce among {p} ranks. Latency is flat at {latency * 1e6:.0f} "
-        f"microseconds; the bandwidth term rises with the payload. They are equal at {cross / 2**20:.1f} MiB."
+        f"The two terms of a ring all-reduce among {p} ranks. Latency is flat at "
+        f"{latency * 1e6:.0f} "
+        f"microseconds; the bandwidth term rises with the payload. They are equal at "
+        f"{cross / 2**20:.1f} MiB."
     )
     return plot.figure(
         alt,
@@ -121,7 +123,7 @@ def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
     lab03 = solution("lab-03")
     sizes, gpus = (2, 4, 8), ("L40S", "A100", "H100", "B200")
     ticks = [(v / 100, f"{v} %") for v in (0, 20, 40, 60, 80, 100)]
-    plot = Plot((0, len(gpus)), (0, 1), "", "share of a decode step", [], ticks, height=340)
+    plot = Plot((0, len(gpus)), (0, 1), "", "share of a decode step", [], ticks, height=350, top=46)
     said = []
     for g, gpu in enumerate(gpus):
         memory = lab03.GPUS[gpu]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
@@ -141,13 +143,16 @@ def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
             said.append(f"{gpu} TP={tp}: {low:.0%} to {high:.0%}")
         plot.text(plot.x(g + 0.5), plot.bottom + 19, f"{gpu}, {link}", size=13)
     for s, tp in enumerate(sizes):
-        x = plot.left + 12 + 80 * s
-        plot.rect(x, 24, 12, 12, SERIES[s])
-        plot.text(x + 18, 35, f"TP={tp}", "fg", "start", 13)
+        x = plot.left + 220 + 80 * s
+        plot.rect(x, 6, 12, 12, SERIES[s])
+        plot.text(x + 18, 17, f"TP={tp}", "fg", "start", 13)
     alt = (
         "Share of a decode step of an 8B model at batch 1 that goes to ring all-reduces. "
         + "; ".join(said)
         + "."
     )
-    caption = "Solid: the best box of lab 03's ranges. Pale: the worst. The step is the rank's own share of the weights."
+    caption = (
+        "Solid: the best box of lab 03's ranges. Pale: the worst. The step is the rank's own share "
+        "of the weights."
+    )
     return plot.figure(alt, caption, min_width=560)

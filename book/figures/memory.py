@@ -44,7 +44,10 @@ def weights_per_rank(config="llama-3.1-8b"):
         + ". Each rank holds a little more than "
         "its even share, because norms and position tables are whole on every rank."
     )
-    caption = "Bars: lab 02's ledger. Dashed: the whole divided by TP. In grey: what a rank holds beyond that."
+    caption = (
+        "Bars: lab 02's ledger. Dashed: the whole divided by TP. In grey: what a rank holds beyond "
+        "that."
+    )
     return plot.figure(alt, caption, min_width=480)
 
 
@@ -69,7 +72,8 @@ def kv_heads(num_kv_heads=4):
                 d.text(hx + w / 2, y + 22, str(head), "bg", size=12, extra="bold")
             d.text(x + (width - 6) / 2, y + 50, f"rank {rank}", "muted", size=11)
     alt = (
-        f"A model with {num_kv_heads} KV heads. At TP=2 each rank stores two, at TP=4 one. At TP=8 there are "
+        f"A model with {num_kv_heads} KV heads. At TP=2 each rank stores two, at TP=4 one. At "
+        f"TP=8 there are "
         "more ranks than KV heads, so every head is stored on two ranks."
     )
     return d.figure(

@@ -50,11 +50,16 @@ def five_ways():
         d.text(x + 58, 206, "crosses:", "muted", size=12)
         d.text(x + 58, 224, crosses[k], "fg", size=12)
     alt = (
-        "Five ways to divide a model between two ranks. Tensor parallelism cuts every layer in two; sums "
-        "cross twice per layer. Pipeline parallelism gives each rank half of the layers; one activation "
-        "crosses per cut. Data parallelism gives each rank a whole copy and half of the requests; in "
-        "inference nothing crosses. Expert parallelism divides the experts of the sparse layers; tokens "
-        "travel to their experts and back. Context parallelism divides the tokens of a sequence; keys and "
+        "Five ways to divide a model between two ranks. Tensor parallelism cuts every layer in "
+        "two; sums "
+        "cross twice per layer. Pipeline parallelism gives each rank half of the layers; one "
+        "activation "
+        "crosses per cut. Data parallelism gives each rank a whole copy and half of the "
+        "requests; in "
+        "inference nothing crosses. Expert parallelism divides the experts of the sparse layers; "
+        "tokens "
+        "travel to their experts and back. Context parallelism divides the tokens of a sequence; "
+        "keys and "
         "values cross."
     )
     return d.figure(
@@ -106,9 +111,12 @@ def token_path():
     d.line([(90, top), (80, top), (80, bottom), (90, bottom)], "muted", "thin")
     d.text(72, (top + bottom) / 2, "every layer", "muted", "end", 12)
     alt = (
-        "One decode step on two ranks. The engine sends one message. Both ranks look up embeddings and "
-        "all-reduce. In every layer they run their own heads and meet in an all-reduce after o_proj, run "
-        "their half of the MLP and meet in an all-reduce after down_proj. The logits are gathered, and one "
+        "One decode step on two ranks. The engine sends one message. Both ranks look up "
+        "embeddings and "
+        "all-reduce. In every layer they run their own heads and meet in an all-reduce after "
+        "o_proj, run "
+        "their half of the MLP and meet in an all-reduce after down_proj. The logits are "
+        "gathered, and one "
         "rank answers."
     )
     return d.figure(alt, "Green bars are the only places where the ranks meet.", min_width=600)

@@ -45,13 +45,17 @@ def column_row():
     d.text(488, y + 40, "all-reduce", "muted", size=12)
     _matrix(d, 535, y + 25, 100, 50, [2], "columns", "whole on every rank")
     alt = (
-        "Two ways to divide y = x W-transposed between two ranks. Column-parallel: each rank holds half of "
-        "W's rows and computes half of y's columns; an all-gather joins them. Row-parallel: each rank "
-        "holds half of W's columns and half of x's; each computes a partial sum as large as y, and an "
+        "Two ways to divide y = x W-transposed between two ranks. Column-parallel: each rank "
+        "holds half of "
+        "W's rows and computes half of y's columns; an all-gather joins them. Row-parallel: each "
+        "rank "
+        "holds half of W's columns and half of x's; each computes a partial sum as large as y, "
+        "and an "
         "all-reduce adds the two."
     )
     caption = (
-        "Blue is rank 0, orange is rank 1, green is the same on both. W is stored as [out, in], so a "
+        "Blue is rank 0, orange is rank 1, green is the same on both. W is stored as [out, in], "
+        "so a "
         "“column” of the paper's x A is a row here."
     )
     return d.figure(alt, caption, min_width=560)
@@ -85,8 +89,10 @@ def mlp():
     d.line([(445, 99), (545, 99)], "muted", "thin dash")
     d.text(365, 220, "column-parallel, then row-parallel", "muted", size=13)
     alt = (
-        "The MLP on two ranks. Each rank multiplies the whole x by its half of W1, applies relu to its own "
-        "half, and multiplies by its half of W2. Nothing crosses between the ranks until one all-reduce "
+        "The MLP on two ranks. Each rank multiplies the whole x by its half of W1, applies relu "
+        "to its own "
+        "half, and multiplies by its half of W2. Nothing crosses between the ranks until one "
+        "all-reduce "
         "adds the two partial sums at the end."
     )
     return d.figure(
@@ -140,15 +146,19 @@ def ring(num_ranks=4):
     d.text(
         62,
         y,
-        "The number is how many ranks' values a chunk holds. Orange: just received. Blue: complete.",
+        "The number is how many ranks' values a chunk holds. Orange: just received. Blue: "
+        "complete.",
         "muted",
         "start",
         12,
     )
     alt = (
-        f"Ring all-reduce among {p} ranks. Each buffer is cut into {p} chunks. In {half} steps each rank "
-        f"passes one chunk to its neighbour, which adds it, until every chunk is complete on one rank. In "
-        f"{half} more steps the complete chunks travel round. In all {2 * half} steps, each moving one "
+        f"Ring all-reduce among {p} ranks. Each buffer is cut into {p} chunks. In {half} steps "
+        f"each rank "
+        f"passes one chunk to its neighbour, which adds it, until every chunk is complete on one "
+        f"rank. In "
+        f"{half} more steps the complete chunks travel round. In all {2 * half} steps, each "
+        f"moving one "
         f"{p}th of the buffer per rank."
     )
     return d.figure(alt, "", min_width=640)

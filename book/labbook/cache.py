@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-SUFFIXES = {".py", ".md", ".json", ".jsonl", ".log", ".txt", ".toml", ".ini", ".csv"}
+# what a result can depend on; prose is read afresh each time
+SUFFIXES = {".py", ".json", ".jsonl", ".log", ".txt", ".toml", ".ini", ".csv"}
 
 
 def fingerprint(paths: Iterable[Path]) -> str:
@@ -20,7 +21,7 @@ def fingerprint(paths: Iterable[Path]) -> str:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
             if file.suffix in SUFFIXES and "__pycache__" not in file.parts and file.is_file():
-                digest.update(str(file).encode() + b"\0")
+                digest.update(file.relative_to(path.parent).as_posix().encode() + b"\0")
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -32,9 +33,12 @@ class Cache:
         self.folder, self.salt = folder, salt
         self.misses = 0
 
-    def get(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """The stored result for `key`, or compute() stored under it. Results are plain JSON."""
-        text = json.dumps([self.salt, key])
+    def get(self, key: Any, compute: Callable[[], Any], salt: str = "") -> Any:
+        """The stored result for `key`, or compute() stored under it. Results are plain JSON.
+
+        `salt` takes the place of the cache's own, for a result that depends on other files.
+        """
+        text = json.dumps([salt or self.salt, key])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         try:
             return json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,5 @@
-"""What the chapters say about the labs, read from the labs: claims, tasks, stubs, mistakes, facts."""
+"""What the chapters say about the labs, read from the labs: claims, tasks, stubs, mistakes, "
+"facts."""
 
 from __future__ import annotations
 
@@ -119,8 +120,10 @@ def stub(target: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that Markdown tables and emphasis leave alone."""
-    return re.sub(r"([\\*_|<>\[\]$])", r"\\\1", text)
+    """Text that Markdown tables and emphasis leave alone; code spans stay as they are."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"([\\*_|<>\[\]$])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 # --- the mistakes bank ------------------------------------------------------------------------
@@ -253,8 +256,8 @@ def bill_models() -> dict[str, dict[str, Any]]:
     return found
 
 
-def log_lines(target: str, *patterns: str, width: int = 150) -> str:
-    """The first line of a captured log that matches each pattern, cut to `width`, as a block."""
+def log_lines(target: str, *patterns: str) -> str:
+    """The first line of a captured log that matches each pattern, without its time, folded."""
     found = []
     lines = capture(target).splitlines()
     for pattern in patterns:
@@ -262,7 +265,10 @@ def log_lines(target: str, *patterns: str, width: int = 150) -> str:
         if line is None:
             raise BookError(f"{target} has no line like {pattern!r}")
         line = re.sub(r"(INFO|WARNING) [\d-]+ [\d:]+ ", r"\1 ", line)
-        found.append(line if len(line) <= width else line[: width - 1] + "…")
+        found += textwrap.wrap(line, 96, subsequent_indent="      ", break_on_hyphens=False)
     return (
-        f'<p class="listing">{target}, shortened</p>\n\n' + "```text\n" + "\n".join(found) + "\n```"
+        f'<p class="listing">{target}, long lines folded</p>\n\n'
+        + "```text\n"
+        + "\n".join(found)
+        + "\n```"
     )

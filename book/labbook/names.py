@@ -71,11 +71,11 @@ def solution(prefix: str) -> types.ModuleType:
         raise BookError(str(error)) from None
 
 
-def table(header: list[str], rows: list[list[object]], align: str = "") -> str:
+def table(header: list[str], rows: list[list[Any]], align: str = "") -> str:
     """A Markdown table; align has one of l, r, c per column."""
     marks = {"l": "---", "r": "--:", "c": ":-:"}
     rule = [marks[letter] for letter in align or "l" * len(header)]
-    lines = [header, rule, *rows]
+    lines: list[list[Any]] = [header, rule, *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
@@ -84,16 +84,13 @@ def human_bytes(count: float) -> str:
     count = float(count)
     for size, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if count >= size:
-            return (
-                f"{count / size:.3g} {unit}"
-                if count / size < 999.5
-                else f"{count / size:.0f} {unit}"
-            )
-    return f"{count:g} bytes"
+            shown = f"{count / size:.3g}" if count / size < 999.5 else f"{count / size:.0f}"
+            return f"{shown}\u00a0{unit}"
+    return f"{count:g}\u00a0bytes"
 
 
 def microseconds(seconds: float) -> str:
     """0.0000164 -> '16.4 µs', 0.0021 -> '2.1 ms'."""
     if seconds >= 1e-3:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds * 1e6:.3g} µs"
+        return f"{seconds * 1e3:.3g}\u00a0ms"
+    return f"{seconds * 1e6:.3g}\u00a0µs"

@@ -6,6 +6,7 @@ the checkout is written.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ from .labs import lab
 from .markdown import BookError
 
 SKIPPED = shutil.ignore_patterns("__pycache__", ".*", "starter.py")
-# A laptop with numpy only: what needs Torch or vLLM shows as "not run here", wherever this is built.
+# A laptop with numpy only: what needs Torch or vLLM is "not run here", wherever this runs.
 PYTEST_ALONE = """
 import importlib.util, sys, pytest
 find = importlib.util.find_spec
@@ -36,8 +37,8 @@ def screen(prefix: str, which: str, *, cache: Cache, select: str = "") -> str:
     parts = [ROOT / "labkit", ROOT / "conftest.py", ROOT / "pytest.ini", this.path]
     parts += sorted(this.path.parent.glob("*.py"))
     command = f"LAB_IMPL={which} pytest {prefix}" + (f" -k {select}" if select else "")
-    key = ["screen", fingerprint(parts), command]
-    return cache.get(key, lambda: _capture(this, which, command, select))
+    make = functools.partial(_capture, this, which, command, select)
+    return cache.get(["screen", command], make, salt=fingerprint([*parts, Path(__file__)]))
 
 
 def _capture(this, which: str, command: str, select: str) -> str:

@@ -115,10 +115,11 @@ class Plot(Drawing):
         width: float = 680,
         height: float = 380,
         right: float = 16,
+        top: float = 30,
     ) -> None:
         super().__init__(width, height)
         self.x_range, self.y_range, self.log_x, self.log_y = x_range, y_range, log_x, log_y
-        self.left, self.right, self.top, self.bottom = 62.0, width - right, 30.0, height - 48.0
+        self.left, self.right, self.top, self.bottom = 62.0, width - right, top, height - 48.0
         self.text(self.left - 54, 16, y_label, "muted", "start")
         self.text((self.left + self.right) / 2, height - 8, x_label, "muted")
         for value, label in y_ticks:

@@ -60,7 +60,7 @@
       this.innerHTML = `<div role="group" aria-label="Communication bill">
         ${choice("model", "Model", this.data.models)}${choice("gpu", "GPU", this.data.gpus)}${choice("link", "Link", this.data.links)}
         ${slider("tp", "Tensor-parallel ranks", TP)}${slider("batch", "Tokens per step", BATCH)}
-        <svg role="img" viewBox="0 0 600 92"></svg>
+        <svg role="img"></svg>
         <p class="key"><span><i class="k0"></i>reading weights</span><span><i class="k1"></i>all-reduce: latency</span><span><i class="k2"></i>all-reduce: bytes on the wire</span></p>
         <p class="status" role="status"></p><p class="more"></p></div>`;
       this.addEventListener("input", (event) => {
@@ -79,6 +79,7 @@
         }
         this.draw();
       });
+      addEventListener("resize", () => this.draw());
       this.draw();
     }
 
@@ -100,20 +101,24 @@
     draw() {
       const [best, worst] = this.sides();
       const tp = TP[this.state.tp];
-      const scale = 480 / (worst.weights_s + worst.paid_s);
+      const svg = this.querySelector("svg");
+      const width = Math.min(600, Math.max(240, svg.clientWidth || 600)); // so that text keeps its size
+      const left = 48;
+      const scale = (width - left - 4) / (worst.weights_s + worst.paid_s);
       const bar = (side, label, y) => {
-        let x = 76;
+        let x = left;
         const part = (seconds, look) => {
           const width = seconds * scale;
           const rect = `<rect class="${look}" x="${x}" y="${y}" width="${width}" height="26"/>`;
           x += width;
           return rect;
         };
-        return `<text x="68" y="${y + 17}" text-anchor="end" font-size="13">${label}</text>
+        return `<text x="${left - 8}" y="${y + 17}" text-anchor="end" font-size="13">${label}</text>
           ${part(side.weights_s, "c0")}${part(side.latency_s, "c1")}${part(side.wire_s, "c2")}
-          <text x="76" y="${y + 40}" font-size="12">${time(side.weights_s + side.paid_s)}: ${percent(side.share)} is all-reduce</text>`;
+          <text x="${left}" y="${y + 40}" font-size="12">${time(side.weights_s + side.paid_s)}: ${percent(side.share)} is all-reduce</text>`;
       };
-      const svg = this.querySelector("svg");
+      svg.setAttribute("viewBox", `0 0 ${width} 96`);
+      svg.style.maxWidth = "600px";
       svg.innerHTML = bar(best, "best", 2) + bar(worst, "worst", 50);
       svg.setAttribute("aria-label", `Best case ${time(best.weights_s + best.paid_s)} per step, worst case ${time(worst.weights_s + worst.paid_s)}.`);
       const share = percent(best.share) === percent(worst.share) ? percent(best.share) : `${percent(best.share)} to ${percent(worst.share)}`;

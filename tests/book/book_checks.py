@@ -39,7 +39,18 @@ def axe_violations(page):
 
 
 def expect_no_sideways_scroll(page):
+    """Nothing sticks out of the window, except inside a box that scrolls by itself."""
     page.wait_for_function("document.fonts.status === 'loaded'")
+    found = page.evaluate(
+        """[...document.querySelectorAll('main, main *')].filter(element => {
+            if (element.getBoundingClientRect().right <= innerWidth + 1) return false;
+            const scrolls = box => ['auto', 'scroll'].includes(getComputedStyle(box).overflowX);
+            for (let box = element.parentElement; box.closest('main *'); box = box.parentElement)
+                if (scrolls(box)) return false;
+            return true;
+        }).map(e => `${e.tagName.toLowerCase()} ${e.className} ${e.textContent.slice(0, 40)}`)"""
+    )
+    assert not found, f"wider than the window: {found[:5]}"
     widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert widths[0] <= widths[1] + 1, f"the page is {widths[0]} px wide on {widths[1]} px"
 

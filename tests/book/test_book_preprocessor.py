@@ -37,7 +37,8 @@ def build(tmp_path):
         "# ANCHOR: middle\ndef middle():\n    return 'm'\n# ANCHOR_END: middle\n"
     )
     (lab / "README.md").write_text(
-        "# Lab\n\n## Background\n\nSee [the solution](solution.py), $x^2$.\n\n```text\n# no heading\n```\n"
+        "# Lab\n\n## Background\n\nSee [the solution](solution.py), $x^2$.\n\n"
+        "```text\n# no heading\n```\n"
         "\n### Deeper\n\nmore\n\n## Next\n\nother\n"
     )
     calls = []

@@ -1,4 +1,5 @@
-"""The three interactive figures: their arithmetic is the labs', the keyboard works, no JS is fine."""
+"""The three interactive figures: their arithmetic is the labs', the keyboard works, no JS is "
+"fine."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def solution(prefix):
 def ask(page, widget, function, arguments):
     """function(*arguments) of the widget's class, for a list of argument lists."""
     return page.evaluate(
-        "([name, f, all]) => { const c = customElements.get(name); return all.map(a => c[f](...a)); }",
+        "([name, f, all]) => "
+        "{ const c = customElements.get(name); return all.map(a => c[f](...a)); }",
         [widget, function, arguments],
     )
 

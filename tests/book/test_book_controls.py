@@ -1,0 +1,236 @@
+"""Negative controls: every check of the book is shown a fault that it must find."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from book_checks import (
+    axe_violations,
+    broken_links,
+    expect_clean,
+    expect_no_sideways_scroll,
+    expect_no_violation,
+    expect_recolouring,
+    expect_stretched_brackets,
+    expect_text_alternatives,
+    figure_colours,
+    search_for,
+    shown_commands,
+)
+from test_book_widgets import EXPECT, PLACES, expect_keyboard
+
+from conftest import BOOK, REPO, serve
+
+pytestmark = pytest.mark.timeout(300)  # the first one builds the book
+
+
+@pytest.fixture
+def planted(built, tmp_path):
+    """planted(file, old, new): the address of a copy of the book with that text replaced."""
+    stops = []
+
+    def plant(name, old, new, every=False):
+        copy = tmp_path / "copy"
+        if not copy.exists():
+            shutil.copytree(built, copy)
+        files = sorted(copy.glob(name))
+        assert files, name
+        for file in files:
+            text = file.read_text(encoding="utf-8")
+            assert old in text, f"{file.name} has no {old!r} to replace"
+            file.write_text(text.replace(old, new, -1 if every else 1), encoding="utf-8")
+        address, stop = serve(copy)
+        stops.append(stop)
+        return address
+
+    yield plant
+    for stop in stops:
+        stop()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "fault",
+    [
+        '<script>console.error("boom")</script>',
+        "<script>throw new Error('boom')</script>",
+        '<img alt="" src="missing.png">',
+        '<img alt="" src="https://example.com/x.png">',
+        '<link rel="stylesheet" href="https://example.com/x.css">',
+        "<h1>another</h1>",
+        "<p>{{py: 1 + 1}}</p>",
+        "<math><merror><mtext>x</mtext></merror></math>",
+    ],
+)
+def test_an_unclean_page_is_found(open_page, planted, fault):
+    page = open_page(planted("guide.html", "</main>", fault + "</main>") + "/guide.html")
+    with pytest.raises(AssertionError):
+        expect_clean(page)
+
+
+@pytest.mark.browser
+def test_a_page_too_wide_for_a_phone_is_found(open_page, planted):
+    wide = '<div style="width:700px">wide</div></main>'
+    page = open_page(planted("guide.html", "</main>", wide) + "/guide.html", width=360)
+    with pytest.raises(AssertionError, match="wider than the window"):
+        expect_no_sideways_scroll(page)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ('<p style="color:#aaa;background:#fff">faint words</p>', "color-contrast"),
+        ('<img src="favicon.png">', "image-alt"),
+        ("<input type=range>", "label"),
+        ('<div role="button" aria-checked="true">x</div>', "aria-"),
+    ],
+)
+def test_a_wcag_violation_is_found(open_page, planted, fault, rule):
+    address = planted("guide.html", "</main>", fault + "</main>")
+    page = open_page(f"{address}/guide.html")
+    assert any(rule in found for found in axe_violations(page))
+    with pytest.raises(AssertionError):
+        expect_no_violation(page)
+
+
+@pytest.mark.browser
+def test_without_the_accessibility_script_axe_complains(open_page, planted):
+    """The mends of a11y.js are needed: stock mdBook 0.5 pages have violations."""
+    address = planted("theme/a11y-*.js", "(() => {", "(() => { return;")
+    assert axe_violations(open_page(f"{address}/guide.html"))
+
+
+@pytest.mark.browser
+def test_a_figure_with_colours_of_its_own_is_found(open_page, planted):
+    address = planted("guide.html", 'class="c0 edge"', 'style="fill:#00f;stroke:#00f"')
+    colours = [figure_colours(open_page(f"{address}/guide.html", t)) for t in ("light", "navy")]
+    with pytest.raises(AssertionError, match="kept their colour"):
+        expect_recolouring(*colours)
+
+
+@pytest.mark.browser
+def test_a_drawing_without_words_is_found(open_page, planted):
+    page = open_page(planted("guide.html", 'role="img" aria-label="', 'data-x="') + "/guide.html")
+    with pytest.raises(AssertionError, match="a figure says only"):
+        expect_text_alternatives(page)
+
+
+@pytest.mark.browser
+def test_a_missing_math_font_is_found(open_page, planted, tmp_path):
+    address = planted("guide.html", "</main>", "</main>")
+    (tmp_path / "copy" / "assets" / "lab-math.woff2").unlink()
+    page = open_page(f"{address}/lab-03.html")
+    page.wait_for_load_state("networkidle")
+    with pytest.raises(AssertionError):
+        expect_stretched_brackets(page)
+    assert any("lab-math" in complaint for complaint in page.complaints)
+
+
+@pytest.mark.browser
+def test_a_search_that_finds_nothing_is_found(open_page, planted):
+    from playwright.sync_api import TimeoutError as NothingFound
+
+    address = planted("searchindex-*.js", "window.search", "window.nothing", every=True)
+    with pytest.raises(NothingFound):
+        search_for(open_page(f"{address}/index.html"), "microbatches")
+
+
+WRONG = {
+    "pipeline-bubble": ("Math.min(p - 1 - rank, m)", "Math.min(p - rank, m)"),
+    "communication-bill": ("const hops = 2 * (p - 1);", "const hops = 2 * p;"),
+    "sharding-explorer": ("Math.max(1, num_kv_heads / n)", "num_kv_heads / n"),
+}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("widget", WRONG)
+def test_wrong_arithmetic_in_a_widget_is_found(open_page, planted, widget):
+    address = planted(f"theme/{widget}-*.js", *WRONG[widget])
+    with pytest.raises(AssertionError):
+        EXPECT[widget](open_page(f"{address}/{PLACES[widget]}"))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("widget", WRONG)
+def test_a_control_out_of_the_keyboards_reach_is_found(open_page, planted, widget):
+    address = planted(f"theme/{widget}-*.js", 'type="range"', 'type="range" tabindex="-1"')
+    with pytest.raises(AssertionError, match="Tab does not reach"):
+        expect_keyboard(open_page(f"{address}/{PLACES[widget]}"), widget)
+
+
+@pytest.mark.parametrize("link", ["nowhere.html", "guide.html#nowhere", "../outside.html"])
+def test_a_broken_link_is_found(built, tmp_path, link):
+    shutil.copytree(built, tmp_path / "copy")
+    page = tmp_path / "copy" / "guide.html"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("</main>", f'<a href="{link}">x</a></main>'), encoding="utf-8")
+    broken, _ = broken_links(tmp_path / "copy")
+    assert [item for item in broken if link in item]
+
+
+def test_commands_are_read_from_fences_only():
+    text = "```console\n$ make x # why\noutput\n```\n`no`\n```bash\n# no\npytest lab-01  # y\n```\n"
+    assert shown_commands(text) == ["make x", "pytest lab-01"]
+
+
+# --- the build ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def draft(tmp_path):
+    """A copy of the book's source that still finds the labs; build() builds it."""
+    skipped = shutil.ignore_patterns("build", ".cache", "__pycache__")
+    copy = tmp_path / "draft"
+    shutil.copytree(BOOK, copy, ignore=skipped)
+    shutil.copytree(BOOK / ".cache", copy / ".cache") if (BOOK / ".cache").exists() else None
+    settings = (copy / "book.toml").read_text(encoding="utf-8")
+    settings = settings.replace('repo = ".."', f'repo = "{REPO.as_posix()}"')
+    settings = re.sub(r'"\.\./[\w-]+",? ?', "", settings)  # watched folders, for `serve` only
+    (copy / "book.toml").write_text(settings, encoding="utf-8")
+
+    def build():
+        command = [sys.executable, "build.py", "--out", str(tmp_path / "out")]
+        return subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300)
+
+    build.source = copy / "src"
+    return build
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("W72 > 80e9", "W72 > 800e9", "no longer true"),
+        ("lab04.bubble_fraction(4, 8)", "lab04.bubble_fraction(0, 8)", "ValueError"),
+        ("{{figure: five_ways}}", "{{figure: six_ways}}", "no figure 'six_ways'"),
+        ("## Why divide at all", "## Why\n\n$\\frac{1}$\n", "formula"),
+        ("## Why divide at all", "## Why\n\n```\nx\n```\n", "names no language"),
+        ("## Why divide at all", "It is 40 % faster.", "typed by hand"),
+        ("| kubis}}", "| nobody}}", "no source 'nobody'"),
+        ("{{figure: five_ways}}", "{{code: lab-01/solution.py:none}}", "defines no 'none'"),
+    ],
+)
+def test_a_false_chapter_stops_the_build_with_its_line(draft, old, new, says):
+    page = draft.source / "guide.md"
+    text = page.read_text(encoding="utf-8")
+    assert old in text
+    page.write_text(text.replace(old, new), encoding="utf-8")
+    done = draft()
+    assert done.returncode != 0
+    said = re.search(r"guide\.md:(\d+): (.*)", done.stderr + done.stdout)
+    assert said and says in said[2], done.stderr
+    line = page.read_text(encoding="utf-8").splitlines()[int(said[1]) - 1]
+    assert any(part and part in line for part in new.split("\n")[-3:]), (said[0], line)
+
+
+def test_two_builds_are_equal_and_need_no_network(draft, built, tmp_path):
+    """The draft's pages, built from the cache, equal those of the other build byte for byte."""
+    done = draft()
+    assert done.returncode == 0, done.stderr
+    for page in sorted(Path(built).glob("*.html")):
+        assert (tmp_path / "out" / page.name).read_bytes() == page.read_bytes(), page.name
