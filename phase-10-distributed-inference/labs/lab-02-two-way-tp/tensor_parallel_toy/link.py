@@ -110,8 +110,7 @@ class WallClock:
     now = staticmethod(time.perf_counter)
 
     def wait_until(self, moment):
-        if moment > self.now():
-            time.sleep(moment - self.now())
+        time.sleep(max(0.0, moment - self.now()))
 
 
 class VirtualClock:

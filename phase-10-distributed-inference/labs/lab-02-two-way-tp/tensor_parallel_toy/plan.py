@@ -121,12 +121,14 @@ def decide(times):
             f"{1e3 * comm:.1f} ms behind {1e3 * gemm:.1f} ms of GEMM"
         )
         return {"plan": list(VARIANTS[best]), "reason": reason, "hidden": hidden}
-    why = (
-        "there is little to hide"
-        if comm < 2 * MINIMUM_GAIN * gemm
-        else "the transfer itself keeps the processors busy: nothing is idle that could be filled"
-    )
-    reason = f"sequential: overlap would save only {gain:.0%} of {1e3 * sequential:.1f} ms; {why}"
+    if comm < 2 * MINIMUM_GAIN * gemm:
+        why = "there is little to hide"
+    elif gemm < 2 * MINIMUM_GAIN * comm:
+        why = "the GEMM is too short to hide anything behind"
+    else:
+        why = "the transfer itself keeps the processors busy, nothing is idle that could be filled"
+    effect = f"save only {gain:.0%}" if gain >= 0 else f"cost {-gain:.0%} more"
+    reason = f"sequential: overlap would {effect} of {1e3 * sequential:.1f} ms; {why}"
     return {"plan": list(VARIANTS["sequential"]), "reason": reason, "hidden": hidden}
 
 

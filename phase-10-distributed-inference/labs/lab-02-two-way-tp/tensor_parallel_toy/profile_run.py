@@ -26,6 +26,7 @@ from .train import make_batch, saved_bytes, train_step
 
 WARM_UP = 3
 LEARNING_RATE = 1e-3
+COLLECTIVE = ("plain", "DTensor")  # modes that a simulated link cannot slow down
 DESCRIPTIONS = {
     "no TP": "one rank, one rank's share of the cores",
     "no TP, all cores": "one rank, all cores of the machine",
@@ -62,7 +63,9 @@ class Mode:
         local = [p for p in self.model.parameters() if not isinstance(p, dtensor.DTensor)]
         sharded = [p for p in self.model.parameters() if isinstance(p, dtensor.DTensor)]
         self.optimizers = [
-            torch.optim.Adam(group, lr=LEARNING_RATE) for group in (local, sharded) if group
+            torch.optim.Adam(group, lr=LEARNING_RATE, fused=True)
+            for group in (local, sharded)
+            if group
         ]
 
     def step(self, tokens, labels):
@@ -82,10 +85,17 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     for entry in table:
         say(f"  {entry['layer']:8} {entry['operation']:16} {entry['reason']}", flush=True)
     tokens, labels = make_batch(config, tp.device)
-    modes = [Mode(name, config, tp, plan.plans(table)) for name in DESCRIPTIONS]
+    simulated = tp.link.name.startswith("simulated")
+    left_out = COLLECTIVE if simulated else ()
+    if simulated:
+        say(f"  collectives do not pass the simulated link: without {' and '.join(COLLECTIVE)}")
+    modes = [
+        Mode(name, config, tp, plan.plans(table)) for name in DESCRIPTIONS if name not in left_out
+    ]
     train_interleaved(tp, modes, tokens, labels, steps, quiet)
     memory = {mode.name: measure_memory(tp, mode, tokens, labels) for mode in modes}
     timeline = record_mlp(tp, config, modes)
+    blocked = blocked_in_collectives(tp, modes, tokens, labels)
     whole_step = record_step(tp, modes, tokens, labels)
     records = gather(
         tp,
@@ -98,7 +108,7 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     )
     dist.barrier()
     if tp.rank == 0:
-        result = summarize(tp, config, modes, table, records, quiet)
+        result = summarize(tp, config, modes, table, records, quiet, blocked)
         folder = write(Path(out), result, records)
         print_table(result)
         print(
@@ -227,8 +237,12 @@ def record_mlp(tp, config, modes, repeats=9):
         )
         for _ in range(2)
     ]
-    runs = {name: [] for name in ("plain", "sequential", "overlap")}
-    settings = {mode.name: mode.settings for mode in modes}
+    settings = {
+        mode.name: mode.settings
+        for mode in modes
+        if mode.name in ("plain", "sequential", "overlap")
+    }
+    runs = {name: [] for name in settings}
     for _ in range(repeats):
         for name, kept in runs.items():
             tp.overlap, tp.default_plan, tp.plans = settings[name]
@@ -273,13 +287,38 @@ def record_step(tp, modes, tokens, labels):
     return records
 
 
+def blocked_in_collectives(tp, modes, tokens, labels, repeats=3):
+    """Exposed time of a DTensor step: its main thread inside functional collectives, profiled."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as torch_profile
+
+    mode = next((mode for mode in modes if mode.name == "DTensor"), None)
+    if mode is None:
+        return None
+    samples = []
+    for _ in range(repeats):
+        dist.barrier(group=tp.group)
+        with torch_profile(activities=[ProfilerActivity.CPU]) as profiled:
+            mode.step(tokens, labels)
+        samples.append(
+            sum(
+                event.cpu_time_total / 1e6
+                for event in profiled.key_averages()
+                if event.key.startswith("_c10d_functional::") and "_wrap" not in event.key
+            )
+        )
+    worst = torch.tensor([plan.median(samples)], dtype=torch.float64)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    return worst.item()
+
+
 def gather(tp, value):
     everyone = [None] * tp.size
     dist.all_gather_object(everyone, value, group=tp.group)
     return everyone
 
 
-def summarize(tp, config, modes, table, records, quiet):
+def summarize(tp, config, modes, table, records, quiet, blocked):
     """profile.json: everything the figures and the table show."""
     comm_s = config.num_layers * sum(entry["times_s"]["comm alone"] for entry in table)
     shared = os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"  # one card counts for all ranks
@@ -316,6 +355,8 @@ def summarize(tp, config, modes, table, records, quiet):
             "wire_bytes": plan.median(mode.wire_bytes) / (tp.size if shared else 1),
         }
     shown = result["modes"]
+    if blocked is not None:
+        shown["DTensor"]["exposed_s"] = blocked
     result["bound_s"] = max(shown["compute only"]["median_step_s"], comm_s)
     hide = [entry["times_s"] for entry in table]
     best = [min(v for k, v in t.items() if k.startswith("overlap")) for t in hide]
@@ -346,7 +387,7 @@ def print_table(result):
         print(
             f"{name:17} {mode['loss'][-1]:9.5f} {mode['gradient_norm'][-1]:9.4f} "
             f"{1e3 * mode['median_step_s']:8.1f} {1e3 * low:7.1f}-{1e3 * high:7.1f} "
-            f"{'-' if name == 'DTensor' else format(1e3 * mode['exposed_s'], '.1f'):>10} "
+            f"{1e3 * mode['exposed_s']:10.1f} "
             f"{max(mode['saved_bytes']) / 2**20:9.1f} {max(mode['peak_bytes']) / 2**20:8.1f} "
             f"{mode['wire_bytes'] / 2**20:8.1f}"
         )
@@ -356,12 +397,12 @@ def print_table(result):
         f"communication alone {1e3 * result['comm_alone_s']:.1f} ms, compute only "
         f"{1e3 * step['compute only']:.1f} ms: no overlap beats {1e3 * result['bound_s']:.1f} ms"
     )
-    print(
-        f"overlap / DTensor {step['overlap'] / step['DTensor']:.2f}, overlap / plain "
-        f"{step['overlap'] / step['plain']:.2f}, overlap / sequential "
-        f"{step['overlap'] / step['sequential']:.2f}; hidden {result['hidden']:.2f} of the "
-        "layers' communication"
-    )
+    ratios = [
+        f"overlap / {name} {step['overlap'] / step[name]:.2f}"
+        for name in ("DTensor", "plain", "sequential")
+        if name in step
+    ]
+    print(f"{', '.join(ratios)}; hidden {result['hidden']:.2f} of the layers' communication")
     print(
         f"losses of all modes: within {result['largest_loss_gap']:.1e} of no TP"
         + ("" if result["losses_coincide"] else "  THEY DIFFER")
@@ -390,18 +431,19 @@ def write(folder, result, records):
 def write_provenance(folder, result):
     """provenance.json: how to make this folder again, and the hash of each file in it."""
     files = sorted(path for path in folder.iterdir() if path.name != "provenance.json")
-    trace.write_json(
-        folder / "provenance.json",
-        {
-            "command": f"python -m tensor_parallel_toy {os.environ.get('TOY_ARGUMENTS', '')}",
-            "link": result["link"],
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {"python": platform.python_version(), "torch": torch.__version__},
-            "hardware": {"cpu": cpu_name(), "cores": os.cpu_count(), "system": platform.platform()},
-            "git_commit": git_commit(),
-            "sha256": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
-        },
-    )
+    device = "no GPU used" if result["device"] == "cpu" else torch.cuda.get_device_name()
+    command = f"python -m tensor_parallel_toy {os.environ.get('TOY_ARGUMENTS', '')}".strip()
+    provenance = {
+        "what": f"tensor_parallel_toy profile, {result['ranks']} ranks, {result['backend']}, "
+        f"link: {result['link']}",
+        "command": os.environ.get("TOY_WRAPPER", "") + command,
+        "date": datetime.now(UTC).date().isoformat(),
+        "versions": {"torch": torch.__version__, "python": platform.python_version()},
+        "hardware": f"{cpu_name()}, {os.cpu_count()} cores, {platform.machine()}, {device}",
+        "git_commit": git_commit(),
+        "sha256": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+    }
+    trace.write_json(folder / "provenance.json", provenance)
 
 
 def cpu_name():
@@ -413,6 +455,7 @@ def cpu_name():
 
 
 def git_commit():
-    here = Path(__file__).parent
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True)
-    return found.stdout.strip() or "not in a git checkout"
+    """The commit this package stands at; None outside a git checkout."""
+    command = ["git", "rev-parse", "HEAD"]
+    found = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    return found.stdout.strip() or None

@@ -39,6 +39,7 @@ for ((rank = 0; rank < ranks; rank++)); do
     ip -n "$ns" link set eth0 up
     tc -n "$ns" qdisc add dev eth0 root tbf rate "$rate" burst 2mbit latency 200ms
 done
+export TOY_WRAPPER="tensor_parallel_toy/shaped_link.sh $ranks $rate "
 export TOY_LINK_NAME="tc tbf $rate, burst 2mbit, latency 200ms, one namespace per rank"
 export TOY_RANK_PREFIX="ip netns exec ${id}r{rank} env GLOO_SOCKET_IFNAME=eth0"
 "$@"

@@ -22,16 +22,20 @@ class Recorder:
 
     @contextlib.contextmanager
     def span(self, verb, key):
-        start = time.perf_counter()
+        self.started = start = time.perf_counter()
         yield
+        end = time.perf_counter()
         name = key[0] if len(key) == 1 else f"{key[0]}[{key[1]}]"
-        self.spans.append((LANES.get(verb, "issue"), name, start, time.perf_counter()))
+        self.spans.append((LANES.get(verb, "issue"), name, start, end))
+        if verb == "collective":  # blocked for as long as it is in flight
+            self.spans.append(("in flight", name, start, end))
 
     def message(self, work, event, key, tag):
-        """Note the moment of a send, or have a thread note the moment of an arrival."""
+        """Note the moment of a send (it may arrive before `isend` returns); or have a thread
+        note the moment of an arrival."""
         if not self.wire:
             return work
-        entry = [event, f"{key[0]}[{key[1]}]", key[2], tag, time.perf_counter()]
+        entry = [event, f"{key[0]}[{key[1]}]", key[2], tag, self.started]
         self.messages.append(entry)
         if event == "sent":
             return work

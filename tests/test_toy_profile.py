@@ -1,0 +1,174 @@
+"""Lab 02's profile: what it measures and writes, and what its recorded runs say."""
+
+import hashlib
+import json
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
+sys.path.insert(0, str(LAB))
+
+from tensor_parallel_toy import figures, schedule, stream_machine, trace  # noqa: E402
+
+CAPTURES = sorted((LAB / "captures").glob("toy-*"))
+FILES = {"profile.json", "timeline.json", "curves.svg", "timeline.svg", "trace.json"}
+TINY = (
+    "--hidden-size 64 --num-layers 2 --ffn-size 96 --seq-len 32 --batch-size 2 --num-heads 4 "
+    "--num-kv-heads 2 --vocab-size 32 --steps 2"
+)
+
+
+def profile(folder, *options):
+    command = [sys.executable, "-m", "tensor_parallel_toy", "profile", *TINY.split(), *options]
+    ran = subprocess.run(
+        [*command, "--out", str(folder)], cwd=LAB, capture_output=True, text=True, timeout=110
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def check_folder(folder):
+    """Files and hashes, valid SVG and trace, coinciding losses; returns the profile."""
+    provenance = json.loads((folder / "provenance.json").read_text())
+    assert {path.name for path in folder.iterdir()} == FILES | {"provenance.json"}
+    assert set(provenance["sha256"]) == FILES
+    for name, digest in provenance["sha256"].items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+    for name in ("curves.svg", "timeline.svg"):
+        assert ElementTree.parse(folder / name).getroot().tag.endswith("svg")
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {event["tid"] for event in spans} == {"GEMM", "wait", "in flight"}
+    assert all(event["dur"] >= 0 and event["ts"] >= -1e5 for event in spans)
+    result = json.loads((folder / "profile.json").read_text())
+    assert result["losses_coincide"]
+    modes = result["modes"]
+    ranks = result["ranks"]
+    for name, mode in modes.items():
+        if name == "compute only":
+            continue
+        assert mode["loss"][-1] < mode["loss"][0]
+        assert all(norm > 0 and math.isfinite(norm) for norm in mode["gradient_norm"])
+        if name in ("plain", "sequential", "overlap"):
+            assert [size * ranks for size in mode["saved_bytes"]] == (
+                [modes["no TP"]["saved_bytes"][0]] * ranks
+            )
+    return result
+
+
+def message_bytes(config, ranks):
+    """What one rank sends in a step over point-to-point links: ten shards per layer and peer."""
+    shard = config["seq_len"] // ranks * config["batch_size"] * config["hidden_size"] * 4
+    return config["num_layers"] * 10 * (ranks - 1) * shard
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(120)
+def test_profile_trains_all_modes_alike_and_writes_everything(tmp_path):
+    printed = profile(tmp_path / "out")
+    result = check_folder(tmp_path / "out")
+    assert set(result["modes"]) == {
+        *("no TP", "no TP, all cores", "plain", "sequential", "overlap", "DTensor"),
+        "compute only",
+    }
+    for name in result["modes"]:
+        assert name in printed or name == "compute only"
+    sent = message_bytes(result["config"], 2)
+    for name in ("sequential", "overlap"):
+        assert result["modes"][name]["sent_bytes"] == [sent, sent]
+    assert len(result["operations"]) == 8
+    for entry in result["operations"]:
+        assert entry["reason"] in printed
+        assert entry["plan"][0] in ("overlap", "sequential")
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(120)
+def test_a_simulated_link_says_so_and_slows_the_messages_down(tmp_path):
+    printed = profile(tmp_path / "out", "--link", "simulated:20mbit")
+    result = check_folder(tmp_path / "out")
+    assert result["link"] == "simulated 0.02 Gbit/s"
+    assert "without plain and DTensor" in printed
+    assert set(result["modes"]) & {"plain", "DTensor"} == set()
+    sent = result["modes"]["sequential"]["sent_bytes"][0]
+    # a lower limit only: the link cannot be faster than it says, the machine may be slower
+    assert result["modes"]["sequential"]["median_step_s"] >= sent * 8 / 20e6
+
+
+@pytest.mark.torch
+def test_overlap_is_chosen_only_where_it_pays():
+    from tensor_parallel_toy.plan import decide
+
+    names = ("gemm alone", "comm alone", "sequential", "overlap, 1 piece", "overlap, 2 pieces")
+    for times, plan, words in (
+        ((40, 40, 80, 60, 50), ["overlap", 2], "38% less"),
+        ((40, 40, 80, 50, 60), ["overlap", 1], "1 piece"),
+        ((40, 10, 50, 49, 52), ["sequential", 1], "save only 2%"),
+        ((40, 10, 50, 55, 60), ["sequential", 1], "cost 10% more"),
+        ((40, 1, 41, 41, 41), ["sequential", 1], "little to hide"),
+        ((1, 40, 41, 40, 40), ["sequential", 1], "too short"),
+    ):
+        choice = decide(dict(zip(names, times, strict=True)))
+        assert choice["plan"] == plan
+        assert words in choice["reason"]
+    assert decide(dict(zip(names, (40, 40, 80, 60, 50), strict=True)))["hidden"] == 0.75
+
+
+def record(spans, messages):
+    return {"spans": spans, "messages": messages}
+
+
+def test_a_message_is_in_flight_from_its_send_to_its_arrival():
+    records = [
+        record([("GEMM", "y[0]", 0.0, 2.0)], [["sent", "x[0]", 1, 8, 0.5]]),
+        record([("wait", "x[0]", 0.0, 3.0)], [["arrived", "x[0]", 0, 8, 3.0]]),
+    ]
+    assert trace.in_flight(records) == [[], [("x[0] from 0", 0.5, 3.0)]]
+    events = trace.perfetto({"overlap": records})["traceEvents"]
+    flight = next(event for event in events if event.get("tid") == "in flight")
+    assert (flight["ts"], flight["dur"]) == (0.5e6, 2.5e6)
+    drawn = figures.timeline({"ranks": 2, "backend": "gloo", "link": "a<b"}, {"overlap": records})
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+    assert "message in flight" in drawn and "2500.00 ms" in drawn
+
+
+def test_the_card_witness_counts_bytes_inside_spans():
+    witness = trace.CardWitness()
+    witness.samples = [(0.0, 0), (1.0, 100), (2.0, 400), (3.0, 400)]
+    assert witness.share_during([(1.0, 2.0)]) == 0.75
+    assert witness.share_during([]) == 0
+    witness.samples = []
+    assert witness.share_during([(0, 1)]) is None
+
+
+def test_alone_schedules_keep_their_part_only():
+    ops = schedule.column_backward(2, 0)
+    assert {op[0] for op in schedule.computation(ops)} == {"gemm"}
+    assert "gemm" not in {op[0] for op in schedule.communication(ops)}
+    assert sorted(map(str, schedule.sequential(ops))) == sorted(map(str, ops))
+    assert stream_machine.PROBLEMS.keys() >= {"column_backward"}
+
+
+@pytest.mark.parametrize("folder", CAPTURES, ids=lambda folder: folder.name)
+def test_recorded_runs_are_whole_and_say_what_we_say(folder):
+    """Whole; losses and saved bytes as claimed; overlap hides something and beats sequential."""
+    result = check_folder(folder)
+    ranks, modes = result["ranks"], result["modes"]
+    assert modes["overlap"]["sent_bytes"] == [message_bytes(result["config"], ranks)] * ranks
+    step = {name: mode["median_step_s"] for name, mode in modes.items()}
+    assert step["overlap"] < step["sequential"]
+    assert step["overlap"] < step["DTensor"]
+    assert result["hidden"] > 0
+    assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
+
+
+def test_the_promised_recordings_are_there():
+    assert {folder.name for folder in CAPTURES} >= {
+        *("toy-2-ranks-loopback", "toy-2-ranks-1gbit"),
+        *("toy-4-ranks-loopback", "toy-4-ranks-1gbit"),
+    }
