@@ -355,9 +355,13 @@ def sentences(text):
     """
     text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     tokens = list(_TOKEN.finditer(text))
+    ends, end = [], len(text)  # where what a token begins must end: at the next one, lines apart
+    for token in reversed(tokens):
+        ends.append(end)
+        end = end if token["newline"] else token.start()
     found, nobody = [], {"who": None}
     speaker, prefix_end = nobody, -1
-    for i, token in enumerate(tokens):
+    for token, end in zip(tokens, reversed(ends), strict=True):
         if token["newline"]:
             speaker = nobody
         elif token["prefix"]:
@@ -367,10 +371,7 @@ def sentences(text):
                 speaker = {"who": "driver"}
             prefix_end = -1
         else:
-            end = min(
-                next((t.start() for t in tokens[i + 1 :] if not t["newline"]), len(text)),
-                token.start() + _LONGEST_SENTENCE,
-            )
+            end = min(end, token.start() + _LONGEST_SENTENCE)
             words = " ".join(text[token.start() : end].split())
             repeated = _REPEATED.search(words)
             told = {"text": words, "repeated": int(repeated[1]) if repeated else 0}
@@ -464,6 +465,7 @@ _OTHER = {
     "max_model_len": r"Using max model len (\d{1,9})(?!\d)",
     "kv_memory_gib": r"Explicitly set \((\d{1,9}(?:\.\d{1,9})?)/[\d.]{1,20}\) ?GiB for KV cache",
 }
+_SIZES = ("tp_size", "pp_size", "dp_size", "max_model_len")
 _RANK_WORDS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank"}
 _FLOATS = ("ready_s", "kv_memory_gib")
 
@@ -478,7 +480,7 @@ def _read_setting_sentence(sentence):
             facts["version"] = said[1].rstrip(".")
         for name, pattern in _SETTINGS.items():
             if said := re.search(pattern, sentence, re.ASCII):
-                facts[name] = int(said[1]) if said[1].isdigit() and name != "model" else said[1]
+                facts[name] = int(said[1]) if name in _SIZES else said[1]
         if facts.get("quantization") == "None":
             del facts["quantization"]
     for name, pattern in _OTHER.items():
@@ -696,7 +698,10 @@ def _weights_line(worker, model, tp_size, pp_size, log, findings):
         split = which_split(model, reported, tp_size, pp_size)
         printed_sizes = log["tp_size"] or tp_size, log["pp_size"] or pp_size
         if split is None and printed_sizes != (tp_size, pp_size):
-            split = which_split(model, reported, *printed_sizes)
+            try:
+                split = which_split(model, reported, *printed_sizes)
+            except (ValueError, ZeroDivisionError):
+                pass  # the log names a split that this model cannot have: another model's log
         if split is None:
             cause = "no split of these weights comes near"
             findings.append("weights unexplained")
