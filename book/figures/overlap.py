@@ -1,0 +1,60 @@
+"""Communication beside computation: schedules of lab 02, replayed on its simulated machine."""
+
+from functools import cache
+
+from labbook.labs import lab
+from labbook.names import solution
+from labbook.svg import Drawing
+
+ORDERS = (
+    ("all_gather_gemm_schedule__waits_for_all_chunks_first", "Gather everything, then multiply"),
+    ("all_gather_gemm_schedule__sends_after_the_gemm", "Send a chunk after its own GEMM"),
+    ("", "Send first, multiply what is here, wait late"),
+)
+
+
+@cache
+def replays(num_ranks, comm):
+    """[(title, simulate()'s result)] for the orders above; a GEMM of one chunk takes 1."""
+    from labkit.loading import load_module
+    from labkit.mistakes import read_bank
+
+    machine = load_module(lab("lab-02").path / "tensor_parallel_toy" / "stream_machine.py")
+    bank = {mistake.name: mistake.function for mistake in read_bank(lab("lab-02")).mistakes}
+    found = []
+    for name, title in ORDERS:
+        order = bank.get(name) or solution("lab-02").all_gather_gemm_schedule
+        schedules = [order(num_ranks, rank) for rank in range(num_ranks)]
+        found.append((title, machine.simulate(schedules, "all_gather_gemm", 1, comm)))
+    return found
+
+
+def overlap(num_ranks=4, comm=1):
+    """What rank 0 does in each order: GEMM, wire, waiting."""
+    runs = replays(num_ranks, comm)
+    longest = max(run["makespan"] for _, run in runs)
+    d = Drawing(680, 40 + len(runs) * 104)
+    left, scale = 86, 570 / longest
+    lanes = (("gemm", "GEMM", "c0"), ("send", "on the wire", "c2"), ("wait", "waiting", "c1"))
+    said = []
+    for k, (title, run) in enumerate(runs):
+        top = 8 + k * 104
+        exposed = run["exposed"][0]
+        d.text(left, top + 14, f"{title}: {run['makespan']} units", "fg", "start", 14, "bold")
+        for row, (lane, label, fill) in enumerate(lanes):
+            y = top + 24 + row * 23
+            d.text(left - 8, y + 14, label, "muted", "end", 12)
+            d.rect(left, y, longest * scale, 19, "idle")
+            for span in run["spans"]:
+                if span["rank"] == 0 and span["lane"] == lane and span["end"] > span["start"]:
+                    width = (span["end"] - span["start"]) * scale
+                    d.rect(left + span["start"] * scale, y, width, 19, fill, "edge")
+        said.append(f"{title}: {run['makespan']} units, of which rank 0 waits {exposed}")
+    y = 24 + len(runs) * 104
+    d.text(left, y, "time; one GEMM of one chunk takes one unit", "muted", "start", 12)
+    alt = (
+        f"An all-gather and a matrix product on {num_ranks} ranks in three orders, as rank 0 sees "
+        "its time. " + ". ".join(said) + "."
+    )
+    caption = "The same operations in three orders, replayed on lab 02's simulated machine."
+    return d.figure(alt, caption, min_width=560)

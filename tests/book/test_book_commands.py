@@ -1,0 +1,98 @@
+"""The commands that chapters and READMEs show: each is run, or asked whether it would run.
+
+pytest commands are collected (the book runs the labs themselves when it is built), make targets are
+asked for their plan, scripts run in a copy of the lab. A command that no rule covers fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from book_checks import shown_commands
+
+REPO = Path(__file__).resolve().parents[2]
+READMES = [REPO / "README.md", *sorted(REPO.glob("phase-*/**/README.md"))]
+FILES = [*sorted((REPO / "book" / "src").glob("*.md")), *READMES]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def every_command():
+    """{(command, folder it is shown for)} in the order of the files."""
+    found = {}
+    for file in FILES:
+        for command in shown_commands(file.read_text(encoding="utf-8")):
+            found.setdefault((command, file.parent), f"{file.parent.name}/{file.name}: {command}")
+    return found
+
+
+COMMANDS = every_command()
+
+
+def run(words, folder, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
+    clean |= {"PYTHONDONTWRITEBYTECODE": "1"} | environment
+    return subprocess.run(words, cwd=folder, env=clean, capture_output=True, text=True, timeout=100)
+
+
+def try_command(command, folder, scratch):
+    """Run what `command` stands for; AssertionError when it fails or no rule covers it."""
+    words = shlex.split(command)
+    environment = {}
+    while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+        name, _, value = words.pop(0).partition("=")
+        environment[name] = value
+    if words[0] == "pytest":
+        words = [sys.executable, "-m", *words, "--collect-only", "-q", "-p", "no:cacheprovider"]
+        done = run(words, REPO, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+    elif words[0] == "make":
+        done = run(["make", "-n", *words[1:]], REPO, **environment)
+        assert done.returncode == 0, done.stderr
+    elif words[:2] == ["python", "-m"]:
+        subcommand = [word for word in words[3:4] if re.fullmatch(r"[a-z]+", word)]
+        done = run([sys.executable, *words[1:3], *subcommand, "--help"], REPO, **environment)
+        assert done.returncode == 0 and "usage:" in done.stdout, done.stdout + done.stderr
+    elif words[0] == "python" and words[1].endswith(".py"):
+        skipped = shutil.ignore_patterns("__pycache__", "captures")
+        shutil.copytree(folder, scratch / folder.name, ignore=skipped)
+        for shared in folder.parent.glob("*.py"):
+            shutil.copy(shared, scratch)
+        done = run([sys.executable, *words[1:]], scratch / folder.name, **environment)
+        begun = environment.get("LAB_IMPL") == "starter"  # may say "yours to write" instead
+        assert done.returncode == 0 or begun, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+    else:
+        assert command in (". .venv/bin/activate",), f"no rule covers {command!r}"
+
+
+@pytest.mark.parametrize(("command", "folder"), COMMANDS, ids=COMMANDS.values())
+def test_a_shown_command_works(command, folder, tmp_path):
+    try_command(command, folder, tmp_path)
+
+
+def test_there_are_commands_to_try():
+    assert len(COMMANDS) > 15
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest lab-77",
+        "LAB_IMPL=mine pytest lab-01",
+        "make no-such-target",
+        "python -m labkit.nothing lab-01",
+        "python none.py",
+        "curl https://example.com",
+    ],
+)
+def test_a_command_that_does_not_work_is_found(command, tmp_path):
+    with pytest.raises(AssertionError):
+        try_command(command, next(REPO.glob("phase-*/labs/lab-04-*")), tmp_path)
