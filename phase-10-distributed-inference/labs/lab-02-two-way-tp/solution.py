@@ -315,21 +315,23 @@ def version_numbers(version):
 # is trusted: known sentences are looked for anywhere, and whoever opened the line is their speaker.
 
 _COLOUR = re.compile(
-    r"(?:\x1b|\\u001b|\\x1b|\\033|\\e|\^\[)\[[0-9;]{0,12}[mK]|\[\d{1,3}(?:;\d{1,3}){0,4}m", re.ASCII
+    r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|#033|\\e|\^\[)\[[0-9;]{0,12}[mK]|\[\d{1,3}(?:;\d{1,3}){0,4}m",
+    re.ASCII,
 )
 _PREFIX = (
     r"\((?:(?P<name>[A-Za-z_][\w:.\-]{0,80})\s+(?:(?P<kind>rank=|TP)(?P<number>\d{1,6})\s+)?)?"
     r"pid=(?P<pid>\d{0,10})(?:,\s*ip=(?P<ip>[\w.:]{1,45}))?\)"
 )
 _HEADER = (
-    r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\s+(?:\d\d-\d\d\s+\d\d:\d\d:\d\d(?:\.\d{1,6})?\s+)?"
-    r"\[?[\w./<>\-]{1,120}:\d{1,6}\]"
+    r"(?:INFO|DEBUG|WARNING|ERROR|CRITICAL)\s+(?:(?:\d{4}-)?\d\d-\d\d\s+\d\d:\d\d:\d\d"
+    r"(?:\.\d{1,6})?\s+)?\[?[\w./<>\-]{1,120}:\d{1,6}\]"
 )
 _SENTENCES = (
     r"Loading\s+model\s+weights\s+took|Model\s+loading\s+took|Starting\s+to\s+load\s+model"
     r"|(?<!,\s)\#\s*\w{1,20}\s+blocks:|\b[A-Z]{2,8}(?:\s\+\shost)?\s+KV\s+cache\s+size:"
     r"|Maximum\s+concurrency\s+for|Available\s+KV\s+cache\s+memory:|Explicitly\s+set\s+\("
-    r"|Memory\s+profiling\s+results:|model\s+weights\s+take\b"
+    r"|Memory\s+profiling\s+results:|model\s+weights\s+take\b|Actual\s+usage\s+is\b"
+    r"|the\s+current\s+vLLM\s+instance\s+can\s+use"
     r"|Initializing\s+an?\s+(?:V[01]\s+)?LLM\s+engine|vLLM\s+API\s+server\s+version|█\s+version"
     r"|args:\s+Namespace\(|non-default\s+args:|\brank\s+\d{1,6}\s+in\s+world\s+size"
     r"|\bworld_size=\d{1,6}\s+rank=|vLLM\s+is\s+using\s+nccl==|Custom\s+allreduce\s+is\s+disabled"
@@ -405,7 +407,7 @@ def read_sentence(sentence):
     "Maximum concurrency for 4,096 tokens per request: 16.43x"  -> tokens_per_request,
         max_concurrency
     "Available KV cache memory: 8.22 GiB", "... reserved for KV Cache is 8.69GiB.",
-    "... kv_cache_size=34.96GiB, ..."  -> kv_memory_gib
+    "... kv_cache_size=34.96GiB, ..."  -> kv_memory_gib; it may be negative
     Integers are ints (without their commas), the rest floats. A number cut off before its unit is
     not a number that was said.
     """
@@ -426,9 +428,10 @@ def read_sentence(sentence):
         facts["tokens_per_request"] = _integer(said[1])
         facts["max_concurrency"] = float(said[2])
     if said := _find(
-        rf"(?:Available KV cache memory: |for KV Cache is |kv_cache_size=){decimal} ?GiB", sentence
+        rf"(?:Available KV cache memory: |for KV Cache is |kv_cache_size=)(-?){decimal} ?GiB",
+        sentence,
     ):
-        facts["kv_memory_gib"] = float(said[1])
+        facts["kv_memory_gib"] = float(said[1] + said[2])
     return facts
     # END SOLUTION
 
@@ -463,11 +466,13 @@ _OTHER = {
     "distributed_backend": r"Defaulting to use (\w{1,20}) for distributed",
     "ready_s": r"init engine \(profile[^)]{0,80}\) took (\d{1,9}(?:\.\d{1,9})?) s",
     "max_model_len": r"Using max model len (\d{1,9})(?!\d)",
+    "profiled_weights_gib": r"(?:model weights take|Actual usage is) (\d{1,9}(?:\.\d{1,9})?) ?GiB",
+    "gpu_memory_gib": r"the current vLLM instance can use total_gpu_memory \((\d{1,9}\.\d{1,9})GiB",
     "kv_memory_gib": r"Explicitly set \((\d{1,9}(?:\.\d{1,9})?)/[\d.]{1,20}\) ?GiB for KV cache",
 }
 _SIZES = ("tp_size", "pp_size", "dp_size", "max_model_len")
 _RANK_WORDS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank"}
-_FLOATS = ("ready_s", "kv_memory_gib")
+_FLOATS = ("ready_s", "kv_memory_gib", "profiled_weights_gib", "gpu_memory_gib")
 
 
 def _read_setting_sentence(sentence):
@@ -502,7 +507,9 @@ def _read_setting_sentence(sentence):
     return facts
 
 
-_OF_A_RANK = ("weights_gib", "weights_decimals", "load_s", "kv_memory_gib")
+_OF_A_RANK = (
+    "weights_gib weights_decimals load_s kv_memory_gib profiled_weights_gib gpu_memory_gib".split()
+)
 _OF_THE_ENGINE = (
     "version engine model dtype quantization kv_cache_dtype tp_size pp_size dp_size world_size "
     "max_model_len nccl_version distributed_backend gpu_blocks cpu_blocks max_concurrency "
@@ -517,7 +524,8 @@ def read_startup_log(text):
     Returns a dict:
       `claims`  every fact in order: {"what", "value", "who", "rank", "start", "repeated"};
       `ranks`   one dict per worker that reported for itself: `who`, `rank`, `tp_rank`, `pp_rank`,
-                `dp_rank`, `weights_gib`, `weights_decimals`, `load_s`, `kv_memory_gib`, `repeated`;
+                `dp_rank`, `weights_gib`, `weights_decimals`, `load_s`, `kv_memory_gib`,
+                `gpu_memory_gib`, `repeated`;
       `kv_tokens`  every "KV cache size", in order: 0.8.0 to 0.11.0 print one per rank;
       `starts`  how many engines started in this text, one after another; the rest is the last one;
       version, engine, model, dtype, quantization, kv_cache_dtype, tp_size, pp_size, dp_size,
@@ -557,6 +565,9 @@ def read_startup_log(text):
             worker = workers.setdefault(key, _worker(said, rank))
             worker |= {name: facts[name] for name in _OF_A_RANK if name in facts}
             worker["repeated"] = max(worker["repeated"], said["repeated"])
+    for worker in workers.values():  # V0 says it again, to two decimals, when it plans the cache
+        if "weights_gib" not in worker and "profiled_weights_gib" in worker:
+            worker |= {"weights_gib": worker["profiled_weights_gib"], "weights_decimals": 2}
     log["ranks"] = _by_rank(list(workers.values()), (log["tp_size"] or 0) * (log["pp_size"] or 1))
     return log
 
@@ -746,7 +757,7 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
     block_size = block_size or _V0_BLOCK
     if tokens is None and log["gpu_blocks"] is not None:
         tokens = log["gpu_blocks"] * block_size
-    if memory is not None and tokens:
+    if memory and memory > 0 and tokens:
         expected = memory * GIB / fullest
         printed = 0.006 * GIB / fullest  # two decimals, and a block not filled
         exact, close = (

@@ -227,6 +227,7 @@ SENTENCES = [
         {"tokens_per_request": 131_072, "max_concurrency": 1.5},
     ),
     ("Available KV cache memory: 8.22 GiB", {"kv_memory_gib": 8.22}),
+    ("Available KV cache memory: -1.07 GiB", {"kv_memory_gib": -1.07}),
     (
         "model weights take 7.17GiB; non_torch_memory takes 0.01GiB; PyTorch activation peak "
         "memory takes 1.83GiB; the rest of the memory reserved for KV Cache is 26.60GiB.",
