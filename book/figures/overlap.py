@@ -54,7 +54,7 @@ def overlap(num_ranks=4, comm=1):
     d.text(left, y, "time; one GEMM of one chunk takes one unit", "muted", "start", 12)
     alt = (
         f"An all-gather and a matrix product on {num_ranks} ranks in three orders, as rank 0 sees "
-        "its time. " + ". ".join(said) + "."
+        "them. " + ". ".join(said) + "."
     )
     caption = "The same operations in three orders, replayed on lab 02's simulated machine."
     return d.figure(alt, caption, min_width=560)

@@ -72,7 +72,7 @@ def five_ways():
 def token_path():
     """One decode step on two ranks of vLLM, and where they meet."""
     steps = (
-        ("EngineCore", "collective_rpc puts one message in shared memory", None),
+        ("EngineCore", "collective_rpc: one message for all ranks", None),
         ("embedding", "each rank looks up its rows of the vocabulary", "all-reduce"),
         ("qkv_proj", "column-parallel: this rank's heads", None),
         ("attention", "its heads, its KV cache", None),
@@ -82,7 +82,7 @@ def token_path():
         ("lm_head", "its rows of the vocabulary", "gather"),
         ("sampler", "one rank answers the engine", None),
     )
-    d = Drawing(680, 52 + len(steps) * 42)
+    d = Drawing(720, 52 + len(steps) * 42)
     d.text(170, 22, "rank 0", "c0", size=14, extra="bold")
     d.text(360, 22, "rank 1", "c1", size=14, extra="bold")
     for i, (name, what, meet) in enumerate(steps):

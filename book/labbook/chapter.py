@@ -112,7 +112,7 @@ def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
 
 
 def _included(target: str, build: Build) -> str:
-    """A section of a README. `| subsections`: only what stands under its subheadings.
+    """A section of a README. `| subsections`: only what stands under its subheadings, or before.
 
     `| figures a, b`: the drawings in text fences give way to these figures, one each.
     """
@@ -120,7 +120,9 @@ def _included(target: str, build: Build) -> str:
     _, text = excerpt(build.repo, place)
     build.counts.excerpts += 1
     how, _, names = option.partition(" ")
-    if how == "subsections":
+    if option == "before subsections":
+        text = text.partition("\n###")[0]
+    elif option == "subsections":
         text = "###" + text.partition("\n###")[2]
     elif how == "figures":
         calls = [name.strip() for name in names.split(",")]

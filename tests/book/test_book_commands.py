@@ -28,18 +28,29 @@ def every_command():
     """{(command, folder it is shown for)} in the order of the files."""
     found = {}
     for file in FILES:
+        folder = file.parent
         for command in shown_commands(file.read_text(encoding="utf-8")):
-            found.setdefault((command, file.parent), f"{file.parent.name}/{file.name}: {command}")
+            if command.startswith("cd "):
+                folder = REPO / command.removeprefix("cd ")
+            name = f"{file.parent.name}/{file.name}: {command}"
+            found.setdefault((command, folder), name)
     return found
 
 
 COMMANDS = every_command()
+QUICK = ("grid.py",)  # scripts that run in a second, with nothing but numpy
 
 
 def run(words, folder, **environment):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
     clean |= {"PYTHONDONTWRITEBYTECODE": "1"} | environment
     return subprocess.run(words, cwd=folder, env=clean, capture_output=True, text=True, timeout=100)
+
+
+def expect_help(words, folder, environment):
+    """Scripts that need arguments of the reader, or an engine, must at least explain themselves."""
+    done = run(words, folder, **environment)
+    assert done.returncode == 0 and "usage:" in done.stdout, done.stdout + done.stderr
 
 
 def try_command(command, folder, scratch):
@@ -56,19 +67,23 @@ def try_command(command, folder, scratch):
     elif words[0] == "make":
         done = run(["make", "-n", *words[1:]], REPO, **environment)
         assert done.returncode == 0, done.stderr
+    elif words[0] == "cd":
+        assert folder.is_dir(), folder
     elif words[:2] == ["python", "-m"]:
+        where = folder if (folder / f"{words[2]}.py").exists() else REPO
         subcommand = [word for word in words[3:4] if re.fullmatch(r"[a-z]+", word)]
-        done = run([sys.executable, *words[1:3], *subcommand, "--help"], REPO, **environment)
-        assert done.returncode == 0 and "usage:" in done.stdout, done.stdout + done.stderr
-    elif words[0] == "python" and words[1].endswith(".py"):
-        skipped = shutil.ignore_patterns("__pycache__", "captures")
-        shutil.copytree(folder, scratch / folder.name, ignore=skipped)
+        expect_help([sys.executable, *words[1:3], *subcommand, "--help"], where, environment)
+    elif words[0] == "python" and words[1] in QUICK:
+        copy = scratch / folder.name
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__", "captures"))
         for shared in folder.parent.glob("*.py"):
             shutil.copy(shared, scratch)
-        done = run([sys.executable, *words[1:]], scratch / folder.name, **environment)
+        done = run([sys.executable, *words[1:]], copy, **environment)
         begun = environment.get("LAB_IMPL") == "starter"  # may say "yours to write" instead
         assert done.returncode == 0 or begun, done.stdout + done.stderr
         assert "Traceback" not in done.stderr, done.stderr
+    elif words[0] == "python" and words[1].endswith(".py"):
+        expect_help([sys.executable, words[1], "--help"], folder, environment)
     else:
         assert command in (". .venv/bin/activate",), f"no rule covers {command!r}"
 
