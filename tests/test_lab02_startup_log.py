@@ -372,6 +372,72 @@ def test_weights_are_found_in_the_memory_profile_alone():
     assert (worker["weights_gib"], worker["weights_decimals"]) == (7.4829, 4)
 
 
+OTHERS = [
+    ("vLLM is using nccl==2.27.3", "nccl_version", "2.27.3"),
+    (
+        "Custom allreduce is disabled because your platform lacks GPU P2P capability or P2P test "
+        "failed. To silence this warning, specify disable_custom_all_reduce=True explicitly.",
+        "custom_all_reduce_off",
+        "your platform lacks GPU P2P capability or P2P test failed",
+    ),
+    ("Registering 2275 cuda graph addresses", "cuda_graph_addresses", 2275),
+    (
+        "Using ['CUSTOM', 'SYMM_MEM', 'PYNCCL'] all-reduce backends (in dispatch order) for group "
+        "'tp:0' out of potential backends: ['NCCL_SYMM_MEM', 'CUSTOM']",
+        "all_reduce_backends",
+        "'CUSTOM', 'SYMM_MEM', 'PYNCCL'",
+    ),
+    ("Defaulting to use mp for distributed inference", "distributed_backend", "mp"),
+    ("init engine (profile, create kv cache, warmup model) took 15.79 seconds", "ready_s", 15.79),
+    ("init engine (profile, create kv cache, warmup model) took 0.04 s", "ready_s", 0.04),
+    (
+        "Starting to load model meta-llama/Llama-3.1-8B...",
+        "loading_model",
+        "meta-llama/Llama-3.1-8B",
+    ),
+    ("vLLM API server version 0.5.4", "version", "0.5.4"),
+    ("█ version 0.18.0", "version", "0.18.0"),
+    ("Using max model len 16384", "max_model_len", 16384),
+    (
+        "Loaded weight layers.0.self_attn.o_proj.weight with shape torch.Size([256, 128])",
+        "loaded_shape",
+        [256, 128],
+    ),
+    (
+        "the current vLLM instance can use total_gpu_memory (39.50GiB) x gpu_memory_utilization "
+        "(0.90) = 35.55GiB",
+        "gpu_memory_gib",
+        39.5,
+    ),
+    (
+        "Actual usage is 7.48 GiB for weight, 1.23 GiB for peak activation, 0.45 GiB for non-torch "
+        "memory, and 2.1 GiB for CUDAGraph memory.",
+        "profiled_weights_gib",
+        7.48,
+    ),
+    *(
+        (
+            f"rank 3 in world size 8 is assigned as DP rank 0, PP rank 1{pcp}, TP rank 1{more}",
+            "pp_rank",
+            1,
+        )
+        for pcp, more in [
+            ("", ""),
+            ("", ", EP rank 1"),
+            (", PCP rank 0", ", EP rank 1, EPLB rank N/A"),
+            (", PCP rank 0", ", ETP rank 1, EP rank N/A, EPLB rank N/A"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "what", "value"), OTHERS)
+def test_other_sentences_and_who_said_them(sentence, what, value):
+    log = read(f"(Worker_TP1 pid=8) {V1_HEADER}{sentence}")
+    (claim,) = [claim for claim in log["claims"] if claim["what"] == what]
+    assert claim["value"] == value and claim["who"] == "Worker_TP1 pid=8"
+
+
 def test_ranks_are_named_by_their_own_rank_line():
     text = "\n".join(
         f"(RayWorkerWrapper pid={70 + r}) {V1_HEADER}{RANK_LINE.format(r=r)}, EP rank {r}\n"
@@ -479,6 +545,10 @@ text_of_pieces = st.lists(
 @given(text_of_pieces)
 @example("Loading model weights took " + "9" * 5000 + ".1 GB")
 @example("rank 1 in world size " + "1" * 400)
+@example(
+    "Initializing an LLM engine with config: tensor_parallel_size=999999, "
+    "pipeline_parallel_size=999999\n(Worker pid=1) Loading model weights took 7.4829 GB"
+)
 @example("(" * 5000 + "Worker" * 5000)
 def test_no_text_makes_the_reader_fail_or_invent(text):
     log = read(text)

@@ -575,9 +575,10 @@ def read_startup_log(text):
 def _by_rank(workers, world_size):
     """Sorted by rank; when all ranks but one are named, the one worker left is the one left."""
     unnamed = [worker for worker in workers if worker["rank"] is None]
-    missing = set(range(world_size)) - {worker["rank"] for worker in workers}
-    if len(unnamed) == len(missing) == 1 and unnamed[0]["who"] and not unnamed[0]["repeated"]:
-        unnamed[0]["rank"] = missing.pop()
+    if len(unnamed) == 1 and len(workers) == world_size and not unnamed[0]["repeated"]:
+        missing = set(range(world_size)) - {worker["rank"] for worker in workers}
+        if len(missing) == 1 and unnamed[0]["who"]:
+            unnamed[0]["rank"] = missing.pop()
     return sorted(workers, key=lambda worker: (worker["rank"] is None, worker["rank"] or 0))
 
 

@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [d20b177c7c87]
+# lab-02 starter: write where NotImplementedError stands. [f2f2c4a66af5]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -501,9 +501,10 @@ def read_startup_log(text):
 def _by_rank(workers, world_size):
     """Sorted by rank; when all ranks but one are named, the one worker left is the one left."""
     unnamed = [worker for worker in workers if worker["rank"] is None]
-    missing = set(range(world_size)) - {worker["rank"] for worker in workers}
-    if len(unnamed) == len(missing) == 1 and unnamed[0]["who"] and not unnamed[0]["repeated"]:
-        unnamed[0]["rank"] = missing.pop()
+    if len(unnamed) == 1 and len(workers) == world_size and not unnamed[0]["repeated"]:
+        missing = set(range(world_size)) - {worker["rank"] for worker in workers}
+        if len(missing) == 1 and unnamed[0]["who"]:
+            unnamed[0]["rank"] = missing.pop()
     return sorted(workers, key=lambda worker: (worker["rank"] is None, worker["rank"] or 0))
 
 
