@@ -48,6 +48,12 @@ def test_more_bytes_or_latency_or_less_bandwidth_is_never_faster(p, size, more, 
     )
 
 
+def test_a_whole_number_may_come_as_a_float():
+    assert bill.ring_all_reduce_s(4.0, 8, 0.0, 1.0, 1.0) == bill.ring_all_reduce_s(
+        4, 8, 0.0, 1.0, 1.0
+    )
+
+
 @fast
 @given(payloads, seconds, seconds, rates, rates)
 def test_one_rank_costs_nothing(size, c, a, rate, network):
