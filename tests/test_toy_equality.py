@@ -8,6 +8,7 @@ import pytest
 
 LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
 sys.path.insert(0, str(LAB))
+sys.path.insert(1, str(Path(__file__).resolve().parent))  # the ranks import toy_workers
 
 from tensor_parallel_toy.initialize import launch  # noqa: E402
 
@@ -32,6 +33,13 @@ def test_gradients_of_every_parameter_equal_the_unsharded_model(num_ranks):
         assert [1, 3] in [row["group"] for row in rows]
     wrong = [row for row in rows if not row["ok"]]
     assert not wrong
+
+
+def test_messages_paired_as_nccl_needs_them_give_the_same_gradients():
+    """No GPU here: NcclLink's grouping of sends with receives runs on gloo."""
+    for worst in launch("toy_workers:over_grouped_messages", 4, timeout_s=60, limit_s=170):
+        assert len(worst) == 3
+        assert max(worst) <= 1e-12  # float64, as in equality.TOLERANCE
 
 
 def test_the_bank_of_mistakes_is_rejected():

@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 
 import torch
+from tensor_parallel_toy.config import ModelConfig
+from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
+from tensor_parallel_toy.link import NcclLink
 from tensor_parallel_toy.parallel_linear import ColumnParallelLinear, RowParallelLinear
 
 
@@ -66,3 +69,15 @@ def one_raises(tp):
 def sleep_and_tell(tp, folder):
     Path(folder, f"pid-{tp.rank}").write_text(str(os.getpid()))
     time.sleep(60)
+
+
+def over_grouped_messages(tp):
+    """NCCL's pairing of sends and receives, carried by gloo: how far from the unsharded model?"""
+    tp.link = NcclLink(tp.group)
+    tp.overlap, worst = True, []
+    for plan in (("overlap", 1), ("overlap", 2), ("sequential", 1)):
+        tp.default_plan = plan
+        result = compare(tp, ModelConfig(**SIZES, bias=True, num_kv_heads=4))
+        worst.append(max(result[name] for name in COLUMNS))
+    assert not tp.link.posted
+    return worst

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 
 from .config import ModelConfig
@@ -66,6 +67,7 @@ def parser():
 def main(argv=None):
     options = vars(parser().parse_args(argv))
     command = options.pop("command")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `launch` can clean up
     os.environ["TOY_ARGUMENTS"] = shlex.join(sys.argv[1:] if argv is None else argv)
     try:
         if command == "replay":

@@ -40,7 +40,7 @@ def _linear(weight, bias):
 
 def build(config, tp):
     """Transformer with its blocks sharded by DTensor; embedding, last norm and head stay local."""
-    model = Transformer(config).to(tp.device)
+    model = Transformer(config, device=tp.device)
     mesh = DeviceMesh.from_group(tp.group, tp.device.type)
     gathered = PrepareModuleInput(input_layouts=(Shard(0),), desired_input_layouts=(Replicate(),))
     for block in model.blocks:

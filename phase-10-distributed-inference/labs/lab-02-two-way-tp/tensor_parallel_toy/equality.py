@@ -38,7 +38,7 @@ def expected_slice(model, name, full):
 def compare(tp, config):
     """Largest differences on this rank -> {"loss", "logits", "sharded", ..., "saved_ratio"}."""
     tokens, labels = make_batch(config, tp.device)
-    reference, model = Transformer(config), Transformer(config, tp)
+    reference, model = Transformer(config, device=tp.device), Transformer(config, tp)
     models = ((reference, None), (model, tp))
     losses = [loss_sum(m, tokens, labels, who) for m, who in models]
     for loss in losses:
@@ -74,7 +74,7 @@ def compare(tp, config):
         off = _off(parameter.detach(), expected_slice(model, name, full.detach()))
         worst["after_sgd"] = max(worst["after_sgd"], off)
     worst["same_bits_again"] = _same_gradients(config, tp, tokens, labels, gradients)
-    whole = saved_bytes(Transformer(config), tokens, labels, None)
+    whole = saved_bytes(Transformer(config, device=tp.device), tokens, labels, None)
     worst["saved_ratio"] = (
         saved_bytes(Transformer(config, tp), tokens, labels, tp) * tp.size / whole
     )

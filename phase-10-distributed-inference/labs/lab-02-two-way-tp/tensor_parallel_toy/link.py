@@ -38,30 +38,30 @@ class NcclLink(Link):
         self.posted = []
 
     def irecv(self, buffer, peer, tag):
-        work = _Later()
         op = dist.P2POp(dist.irecv, buffer, group=self.group, group_peer=peer)
-        self.posted.append((op, work))
-        return work
+        exchange = _Exchange([op])
+        self.posted.append(exchange)
+        return exchange
 
     def isend(self, buffer, peer, tag):
         self.sent_bytes += buffer.numel() * buffer.element_size()
-        ops = [dist.P2POp(dist.isend, buffer, group=self.group, group_peer=peer)]
-        waiting = [self.posted.pop(0)] if self.posted else []
-        works = dist.batch_isend_irecv(ops + [op for op, _ in waiting])
-        for _, later in waiting:
-            later.works = works
-        return _Later(works)
+        exchange = self.posted.pop(0) if self.posted else _Exchange([])
+        exchange.ops.append(dist.P2POp(dist.isend, buffer, group=self.group, group_peer=peer))
+        exchange.works = dist.batch_isend_irecv(exchange.ops)
+        return exchange
 
 
-class _Later:
-    def __init__(self, works=None):
-        self.works = works
+class _Exchange:
+    """A receive and the send launched with it; both are done when either is waited for."""
+
+    def __init__(self, ops):
+        self.ops, self.works = ops, None
 
     def wait(self):
         if self.works is None:
             raise RuntimeError("a receive was never paired with a send")
-        for work in self.works:
-            work.wait()
+        while self.works:
+            self.works.pop().wait()
 
 
 class SimulatedLink(Link):

@@ -103,6 +103,7 @@ class Transformer(nn.Module):
     def __init__(self, config, tp=None, device="cpu"):
         super().__init__()
         config.check(tp.size if tp else 1)
+        device = tp.device if tp else device
         draw = drawer(config, device)
         self.embedding = nn.Parameter(
             draw(config.vocab_size, config.hidden_size) * config.hidden_size**0.5

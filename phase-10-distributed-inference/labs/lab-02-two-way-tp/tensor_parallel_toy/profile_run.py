@@ -154,14 +154,16 @@ def one_step(tp, mode, tokens, labels, quiet, counts):
     if mode.alone:
         dist.barrier(group=tp.group)  # the others wait here, asleep
     elapsed = end - start
-    own_s = torch.tensor([time.process_time() - own], dtype=torch.float64)
-    worst = torch.tensor([elapsed, recorder.exposed_s(), recorder.gemm_s()], dtype=torch.float64)
+    own_s = torch.tensor([time.process_time() - own], dtype=torch.float64, device=tp.device)
+    worst = torch.tensor(
+        [elapsed, recorder.exposed_s(), recorder.gemm_s()], dtype=torch.float64, device=tp.device
+    )
     dist.all_reduce(worst, op=dist.ReduceOp.MAX)
     wire = card_bytes() - wire
     dist.all_reduce(own_s)
     span = time.perf_counter() - start
     foreign = max(0.0, machine_busy_s() - busy - own_s.item()) / span / (os.cpu_count() or 1)
-    shared = torch.tensor([foreign], dtype=torch.float64)
+    shared = torch.tensor([foreign], dtype=torch.float64, device=tp.device)
     dist.broadcast(shared, 0)  # one rank's word counts, so that all accept the same steps
     mode.loss.append(float(loss))
     mode.norm.append(float(norm))
@@ -307,7 +309,7 @@ def blocked_in_collectives(tp, modes, tokens, labels, repeats=3):
                 if event.key.startswith("_c10d_functional::") and "_wrap" not in event.key
             )
         )
-    worst = torch.tensor([plan.median(samples)], dtype=torch.float64)
+    worst = torch.tensor([plan.median(samples)], dtype=torch.float64, device=tp.device)
     dist.all_reduce(worst, op=dist.ReduceOp.MAX)
     return worst.item()
 

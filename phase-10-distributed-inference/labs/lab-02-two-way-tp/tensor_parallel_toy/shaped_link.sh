@@ -20,7 +20,9 @@ if [ "$(id -u)" -ne 0 ] || ! command -v tc >/dev/null || ! command -v ip >/dev/n
 fi
 id=tp$$
 hub=${id}h
+child=
 cleanup() {
+    if [ -n "$child" ]; then kill "$child" 2>/dev/null && wait "$child" || true; fi
     for ((rank = 0; rank < ranks; rank++)); do ip netns del "${id}r$rank" 2>/dev/null || true; done
     ip netns del "$hub" 2>/dev/null || true
 }
@@ -42,4 +44,8 @@ done
 export TOY_WRAPPER="tensor_parallel_toy/shaped_link.sh $ranks $rate "
 export TOY_LINK_NAME="tc tbf $rate, burst 2mbit, latency 200ms, one namespace per rank"
 export TOY_RANK_PREFIX="ip netns exec ${id}r{rank} env GLOO_SOCKET_IFNAME=eth0"
-"$@"
+"$@" &
+child=$!
+wait "$child" && status=0 || status=$?
+child=
+exit "$status"
