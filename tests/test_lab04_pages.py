@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from labkit.loading import choose_lab, find_labs, load_module
+from labkit.starters import derive
 
 LAB = choose_lab("lab-04", find_labs())
 README = (LAB.path / "README.md").read_text(encoding="utf-8")
@@ -161,6 +162,14 @@ def test_readme_points_and_sizes_are_those_of_the_lab():
     points = [int(n) for n in re.findall(r"@pytest\.mark\.points\((\d+)\)", tests)]
     column = re.findall(r"^\|.*\| *([\d +]+)(?:, with task 11)? \|$", README, re.MULTILINE)
     assert sum(points) == sum(int(n) for cell in column for n in cell.split("+")) == 100
+    starter = derive(LAB)  # the file itself may be a learner's by now
+    lines = dict(re.findall(r"lab-04 · (\w+) is yours to write \(about (\d+) lines\)", starter))
+    rows = re.findall(r"^\| \d+ \| (.*) \| (\d+) \|[^|]*\|$", README, re.MULTILINE)
+    assert len(lines) == 15 and len(rows) == 13
+    for names, size in rows:
+        functions = [name for name in re.findall(r"`(\w+)`", names) if name in lines]
+        assert int(size) == sum(int(lines.pop(name)) for name in functions), names
+    assert not lines
     mistakes = re.findall(r"^def \w+__\w+", LAB.file("mistakes").read_text(), re.MULTILINE)
     assert f"holds {len(mistakes)} plausible wrong versions" in README
     for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):

@@ -213,16 +213,15 @@ def plan_bill(
         )
     # BEGIN SOLUTION (task 7)
     activation_bytes = tokens * hidden_size * bytes_per_value
-    nodes_per_stage = max(1, tp_size // gpus_per_node)
     stages_per_node = max(1, gpus_per_node // tp_size)
     crossings = (pp_size - 1) // stages_per_node  # every stages_per_node-th boundary leaves a node
 
-    all_reduces = 2 * num_layers if tp_size > 1 else 0
-    ring_steps = all_reduces * 2 * (tp_size - 1)
-    bytes_per_link = all_reduces * Fraction(2 * (tp_size - 1), tp_size) * activation_bytes
+    ring_steps = 2 * num_layers * 2 * (tp_size - 1)  # two all-reduces per layer; none for one rank
+    bytes_per_link = ring_steps * Fraction(activation_bytes, tp_size)
     # a ring over k > 1 nodes leaves a node k times, and each of its steps waits for those links
-    spans_nodes = nodes_per_stage > 1
-    links_between_nodes = nodes_per_stage if spans_nodes else 0
+    nodes_per_ring = tp_size // gpus_per_node
+    spans_nodes = nodes_per_ring > 1
+    links_between_nodes = nodes_per_ring if spans_nodes else 0
     return {
         "num_nodes": ceil(Fraction(tp_size * pp_size, gpus_per_node)),
         "bubble": bubble_fraction(pp_size, m),

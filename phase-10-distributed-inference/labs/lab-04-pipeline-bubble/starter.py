@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [5102fc9e16dc]
+# lab-04 starter: write where NotImplementedError stands. [bb8f807ca354]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -183,7 +183,7 @@ def plan_bill(
             "give a divisor or a multiple"
         )
     raise NotImplementedError(
-        "lab-04 · plan_bill is yours to write (about 17 lines). "
+        "lab-04 · plan_bill is yours to write (about 16 lines). "
         "Chapter: README.md, task 7"
     )
 

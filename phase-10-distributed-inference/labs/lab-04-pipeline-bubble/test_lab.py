@@ -247,6 +247,8 @@ def test_plan_bill(lab):
             expected = rank_by_rank_bill(*arguments)
             expect_equal(lab.plan_bill(*arguments), expected, call=call, idea=idea)
     model = (8, 80, 8192, 1, 64)  # nodes of 8 GPUs, 80 layers, hidden 8192, one token, m = 64
+    call = f"plan_bill(16, 1, {', '.join(map(str, model))}), bytes_per_value left at 2"
+    expect_equal(lab.plan_bill(16, 1, *model), rank_by_rank_bill(16, 1, *model, 2), call=call)
     across = lab.plan_bill(16, 1, *model)["bytes_between_nodes"]
     composed = lab.plan_bill(8, 2, *model)["bytes_between_nodes"]
     assert across == 600 * composed > 0, (
@@ -268,15 +270,21 @@ def test_bad_input_is_refused(lab):
         ("grid_bubble", ([],), ["grid"]),
         ("grid_bubble", ([[], []],), ["grid"]),
         ("grid_bubble", ([[0], [0, 1]],), ["grid"]),
+        ("grid_bubble", ([3],), ["grid"]),
+        ("grid_bubble", (([0], [1]),), ["grid"]),
         ("min_microbatches", (0, 0.1), ["p=0"]),
         ("min_microbatches", (8, 0.0), ["budget=0.0"]),
         ("min_microbatches", (8, 1.0), ["budget=1.0"]),
         ("min_microbatches", (8, -0.1), ["budget=-0.1"]),
+        ("min_microbatches", (8, 1.5), ["budget=1.5"]),
         ("min_microbatches", (8, 10), ["budget=10"]),
         ("min_microbatches", (8, float("nan")), ["budget=nan"]),
         ("latency_s", (0, 1.0, 0.0), ["p=0"]),
-        ("latency_s", (2, 0.0, 0.0), ["model_s=0.0"]),
-        ("latency_s", (2, 1.0, -0.5), ["hop_s=-0.5"]),
+        ("latency_s", (2, 0.0, 0.0), ["model_s=0.0", "above 0"]),
+        ("latency_s", (2, float("inf"), 0.0), ["model_s=inf"]),
+        ("latency_s", (2, True, 0.0), ["model_s=True"]),
+        ("latency_s", (2, "1", 0.0), ["model_s='1'"]),
+        ("latency_s", (2, 1.0, -0.5), ["hop_s=-0.5", "0 or more"]),
         ("throughput_per_s", (2, 0, 1.0, 0.0), ["m=0"]),
         ("decode_steps_per_s", (2, 0, 1.0, 0.0), ["in_flight=0"]),
         ("makespan_s", ([], 3), ["stage_s=[]"]),
@@ -342,7 +350,7 @@ def test_replay(lab):
     refused = [
         (([],), ["order"]),
         (([[], []],), ["order"]),
-        (([[("X", 0, 0)]],), ["order", "'X'"]),
+        (([[("F", 0, 0), ("X", 0, 0)]],), ["order", "'X'"]),
         ((order, 0, 2), ["forward_ticks=0"]),
         ((order, 1, 0), ["backward_ticks=0"]),
     ]
@@ -377,6 +385,8 @@ def test_1f1b(lab):
         )
     gpipe = [ops(f"{r}F0 {r}F1 {r}F2 {r}B0 {r}B1 {r}B2") for r in range(2)]
     expect_equal(lab.peak_live_activations(gpipe), [3, 3], call="peak_live_activations(GPipe, m=3)")
+    late = [ops("0F0 0F1 0B0 0F2 0F3 0B1 0B2 0B3")]  # 2, then 1, then 3
+    expect_equal(lab.peak_live_activations(late), [3], call=f"peak_live_activations({late})")
     for arguments, mentions in (((0, 4), ["p=0"]), ((4, 0), ["m=0"])):
         call = f"one_f_one_b_order{arguments}"
         expect_error(
