@@ -24,7 +24,7 @@ _FUNCTIONS = {
         "split array_split hsplit vsplit dsplit concatenate stack hstack vstack column_stack "
         "transpose swapaxes moveaxis reshape ravel squeeze expand_dims copy repeat roll flip "
         "take take_along_axis zeros_like ones_like empty_like full_like "
-        "shape ndim size atleast_1d atleast_2d triu tril matrix_transpose nan_to_num"
+        "atleast_1d atleast_2d triu tril matrix_transpose nan_to_num"
     ).split()
     if hasattr(np, name)
 }
@@ -38,6 +38,19 @@ _KEYWORDS = set("axis axes keepdims dtype out where initial order copy dims deci
 
 class Refused(ValueError):
     """An operation that is not on the list, or larger than any honest one."""
+
+
+FIRST_PROMISE = 1 << 31  # numbers from here on are results of the same message's notes
+MAX_NOTES = 256
+
+
+class Promise:
+    """The result of note number `note` of the message it comes in."""
+
+    __slots__ = ("note",)
+
+    def __init__(self, note):
+        self.note = note
 
 
 class Held:
@@ -54,18 +67,100 @@ class Held:
         return len(self.arrays) - 1
 
     def array_of(self, number, *description):
+        if FIRST_PROMISE <= number < FIRST_PROMISE + MAX_NOTES and not description:
+            return Promise(number - FIRST_PROMISE)
         if description or number >= len(self.arrays):
             raise Refused("no such array")
         return self.arrays[number]
 
 
+class NoteFailed(Exception):
+    """Note number `note` raised; the cause says what."""
+
+    def __init__(self, note):
+        self.note = note
+
+
+def perform_notes(notes):
+    """The results of the notes, in order; a note may use the results of earlier ones.
+
+    A note is ("[]", array, index), ("T", array), (ufunc name, inputs...), or an operation of
+    `perform` and its arguments.
+    """
+    if len(notes) > MAX_NOTES:
+        raise Refused("too many notes")
+    results = []
+    for note in notes:
+        try:
+            if type(note) is not tuple or not note or type(note[0]) is not str:
+                raise Refused("a note that is none")
+            operation, *args = [fulfil(value, results) for value in note]
+            result = _as_arrays(_perform_note(operation, args))
+            if not isinstance(result, np.ndarray):
+                raise Refused("an operation that gives no array")
+            results.append(result)
+        except Exception as error:
+            raise NoteFailed(len(results)) from error
+    return results
+
+
+def _perform_note(operation, args):
+    if operation in _UFUNCS:
+        ufunc = _UFUNCS[operation]
+        if ufunc.signature:
+            _bound_product(args)
+        else:
+            _bound_broadcast(args)
+        if len(args) != ufunc.nin or ufunc.nout != 1:
+            raise Refused(f"the function {operation} with {len(args)} arguments")
+        return _bounded(ufunc(*args))
+    array = args[0] if args else None
+    if isinstance(array, np.ndarray):
+        if operation == "[]" and len(args) == 2:
+            return _perform("getitem", tuple(args), {})
+        if operation in _ATTRIBUTES and len(args) == 1:
+            return getattr(array, operation)
+    return _perform(operation, tuple(args), {})
+
+
+def fulfil(value, results):
+    """`value` with the promises in it replaced by what they stood for."""
+    kind = type(value)
+    if kind is Promise:
+        if value.note >= len(results):
+            raise Refused("a promise of a later note")
+        return results[value.note]
+    if kind is tuple:
+        return tuple([fulfil(item, results) for item in value])
+    if kind is list:
+        return [fulfil(item, results) for item in value]
+    if kind is dict:
+        return {key: fulfil(item, results) for key, item in value.items()}
+    return value
+
+
 def perform(operation, arguments, keywords):
-    """The result of one operation; arrays in it are for `Held`. Raises what numpy raises."""
+    """The result of one operation, every number in it an array: no value leaves this side.
+
+    Raises what numpy raises, and Refused.
+    """
+    return _as_arrays(_perform(operation, arguments, keywords))
+
+
+def _as_arrays(result):
+    if isinstance(result, np.generic):
+        return np.asarray(result)
+    if isinstance(result, (list, tuple)):
+        return [_as_arrays(value) for value in result]
+    return result
+
+
+def _perform(operation, arguments, keywords):
     if type(keywords) is not dict or not all(name in _KEYWORDS for name in keywords):
         raise Refused("a keyword this check does not offer")
     match operation, arguments:
-        case "attribute", (np.ndarray() as array, str(name)) if name in _ATTRIBUTES:
-            return getattr(array, name)
+        case "settle", ():
+            return None
         case "getitem", (np.ndarray() as array, index):
             _bound_index(array, index)
             return array[index]
@@ -132,6 +227,8 @@ def _bound_broadcast(args):
 
 
 def _bound_index(array, index):
+    if type(index) is slice or type(index) is int:
+        return
     leaves = list(_leaves([index]))
     count = sum(leaf.size for leaf in leaves if isinstance(leaf, np.ndarray)) + len(leaves)
     if count > 64 and count * max(array.size, 1) > 50_000_000:

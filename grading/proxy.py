@@ -202,29 +202,48 @@ class Remote:
             while True:
                 answer = self._receive(name)
                 match answer:
-                    case ("collective", str(operation), tuple(args), dict(kwargs)):
-                        self._serve(name, self._collective, operation, args, kwargs)
-                    case ("array", str(operation), tuple(args), dict(kwargs)):
-                        if self._held is None:
+                    case (
+                        "collective" | "array" as kind,
+                        str(operation),
+                        tuple(args),
+                        dict(kwargs),
+                        list(notes),
+                    ):
+                        if self._held is None and (kind == "array" or notes):
                             self._broken("a request about an array it was not given")
-                        self._serve(name, arrays.perform, operation, args, kwargs)
+                        self._serve(name, kind, operation, args, kwargs, notes)
                     case _:
-                        return answer
+                        return self._without_promises(answer)
         finally:
             spent = time.monotonic() - started
             self._left_s -= spent
             self._check_left_s -= spent
 
-    def _serve(self, name, function, *arguments):
+    def _without_promises(self, answer):
+        if self._held is None:
+            return answer
+        try:
+            return arrays.fulfil(answer, [])
+        except arrays.Refused:
+            self._broken("an array that it only promised")
+
+    def _serve(self, name, kind, operation, args, kwargs, notes):
+        """Do what the worker noted down, then what it asks for, and answer."""
+        perform = self._collective if kind == "collective" else arrays.perform
         try:
             with np.errstate(all="ignore"):
-                answer = ("value", function(*arguments))
+                done = arrays.perform_notes(notes)
+                if self._held is not None:
+                    args, kwargs = arrays.fulfil(args, done), arrays.fulfil(kwargs, done)
+                answer = ("value", perform(operation, args, kwargs), done)
             self._send(answer, name)
         except (Incident, Infrastructure):
             raise
         except Exception as error:
+            failed = error.note if isinstance(error, arrays.NoteFailed) else None
+            error = error.__cause__ if failed is not None else error
             kind = type(error) if type(error) in _SENDABLE_ERRORS else ValueError
-            self._send(("error", kind.__name__, str(error)[:500]), name)
+            self._send(("error", kind.__name__, str(error)[:500], failed), name)
 
     def _collective(self, operation, args, kwargs):
         if operation not in COLLECTIVES or not all(

@@ -8,6 +8,7 @@ solution on them, and only a call phase that reported `passed`, once, earns.
 """
 
 import base64
+import gc
 import hashlib
 import json
 import os
@@ -30,7 +31,8 @@ import labkit.mistakes  # noqa: E402
 from grading.limits import MIB, Limits  # noqa: E402
 from grading.proxy import Remote  # noqa: E402
 from grading.text import clean, clean_lines  # noqa: E402
-from labkit.loading import ROOT, Lab, find_labs  # noqa: E402
+from labkit.loading import ROOT, Lab, find_labs, load_module  # noqa: E402
+from labkit.plugin import STATE, Implementation  # noqa: E402
 
 ADDRESS_SPACE = 6144 * MIB
 SLACK_S = 60  # of the verifier's own work, over the submission's time
@@ -57,10 +59,11 @@ class Server:
 
     def __init__(self, lab: Lab, control, requests, limits):
         self.lab, self.control, self.requests, self.limits = lab, control, requests, limits
-        self.remote = None
+        self.remote = None  # the Remote of the submission at hand
 
     def pytest_lab_implementation(self, lab, config):
-        self.remote.load()  # LoadError says why not, as for a file of the learner's own
+        if isinstance(self.remote, Remote):
+            self.remote.load()  # LoadError says why not, as for a file of the learner's own
         return self.remote
 
     @pytest.hookimpl(tryfirst=True)
@@ -92,6 +95,8 @@ class Server:
             plugin = session.config.pluginmanager.get_plugin(name)
             if plugin is not None:
                 session.config.pluginmanager.unregister(plugin)
+        for item in self.items:  # labkit's sentence is all that is kept of a failure
+            item.repr_failure = item._repr_failure_py = lambda excinfo, style=None: ""
         problem = "" if not session.testsfailed else "the tests cannot be collected"
         total = sum(claim["points"] for claim in self.expected.values())
         if total != 100:
@@ -105,7 +110,20 @@ class Server:
 
     # --- one submission -------------------------------------------------------------------------
 
+    def warm_up(self):
+        """Run the checks on the solution in this process: forks inherit warm modules and code."""
+        self.remote = Implementation(load_module(self.lab.file("solution")), "solution.py")
+        for item in self.items:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            item._initrequest()
+        self.session.config.stash[STATE].implementations.clear()
+        self.remote = None
+
     def serve(self):
+        self.warm_up()
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # each fork lives for one submission
         lines = self.requests.makefile("rb")
         for line in lines:
             request = json.loads(line)
@@ -209,6 +227,8 @@ class Server:
         return self.phases == ALL_PASSED and not incident
 
     def pytest_runtest_logreport(self, report):
+        if not isinstance(self.remote, Remote):
+            return  # warming up
         self.phases.append([report.when, report.outcome])
         claim = getattr(report, "claim", None)
         if claim is not None:

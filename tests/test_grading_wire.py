@@ -140,7 +140,8 @@ def test_nesting_is_bounded_on_both_sides():
         b"g\xff",
         b"h\0\0\0\0",
         b"H\0\0\0\0\0\0",
-        b"SNNN",
+        b"S" + bytes(25),
+        b"S" + bytes(3),
         b"E",
         b"\x80\x04\x95",  # the start of a pickle
     ],

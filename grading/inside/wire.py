@@ -30,6 +30,7 @@ _SIZE = struct.Struct("<I")
 _INT64 = struct.Struct("<q")
 _FLOAT64 = struct.Struct("<d")
 _ARRAY = struct.Struct("<BB")
+_SLICE = struct.Struct("<Bqqq")
 
 
 class Handle:
@@ -63,81 +64,114 @@ def encode(value, handle_of=None) -> bytes:
 
 
 def _encode(value, parts, depth, handle_of):
-    kind = type(value)
-    if value is None:
-        parts.append(b"N")
-    elif kind is bool:
-        parts.append(b"T" if value else b"F")
-    elif kind is int:
-        if -(1 << 63) <= value < 1 << 63:
-            parts.append(b"i" + _INT64.pack(value))
-        else:
-            size = value.bit_length() // 8 + 1
-            if size > MAX_INT_BYTES:
-                raise Unsendable(f"an int of {size} bytes; the limit is {MAX_INT_BYTES}")
-            parts.append(b"I" + _SIZE.pack(size) + value.to_bytes(size, "little", signed=True))
-    elif kind is float:
-        parts.append(b"f" + _FLOAT64.pack(value))
-    elif kind is str:
-        try:
-            data = value.encode()
-        except UnicodeEncodeError:
-            raise Unsendable("a str with lone surrogates, which is not text") from None
-        parts.append(b"s" + _SIZE.pack(len(data)) + data)
-    elif kind is bytes:
-        parts.append(b"b" + _SIZE.pack(len(value)) + value)
-    elif kind is list or kind is tuple:
-        _enter(depth)
-        if len(value) + len(parts) > MAX_VALUES:
-            raise Unsendable(f"more than {MAX_VALUES} values")
-        parts.append((b"l" if kind is list else b"t") + _SIZE.pack(len(value)))
-        for item in value:
-            _encode(item, parts, depth + 1, handle_of)
-    elif kind is dict:
-        _enter(depth)
-        if len(value) > MAX_DICT_ENTRIES:
-            raise Unsendable(f"a dict of {len(value)} entries; the limit is {MAX_DICT_ENTRIES}")
-        parts.append(b"d" + _SIZE.pack(len(value)))
-        for key, item in value.items():
-            _encode(key, parts, depth + 1, handle_of)
-            _encode(item, parts, depth + 1, handle_of)
-    elif kind is Fraction:
-        parts.append(b"q")
-        _encode(value.numerator, parts, depth, None)
-        _encode(value.denominator, parts, depth, None)
-    elif kind is Handle:
-        parts.append(b"h" + _SIZE.pack(value.id))
+    write = _WRITERS.get(type(value))
+    if write is not None:
+        write(value, parts, depth, handle_of)
     elif handle_of is not None and (number := handle_of(value)) is not None:
         if isinstance(value, np.ndarray):  # its shape goes along, so that nobody has to ask
-            code = _CODES.get(value.dtype)
-            if code is None:
-                raise Unsendable(f"a numpy array of dtype {value.dtype}")
-            parts.append(b"H" + _SIZE.pack(number) + _ARRAY.pack(code, value.ndim))
-            parts.append(struct.pack(f"<{value.ndim}Q", *value.shape))
+            parts.append(b"H" + _SIZE.pack(number) + _dtype_and_shape(value))
         else:
             parts.append(b"h" + _SIZE.pack(number))
-    elif kind is np.ndarray:
-        code = _CODES.get(value.dtype)
-        if code is None:
-            raise Unsendable(f"a numpy array of dtype {value.dtype}")
-        parts.append(b"a" + _ARRAY.pack(code, value.ndim))
-        parts.append(struct.pack(f"<{value.ndim}Q", *value.shape))
-        parts.append(value.tobytes())
-    elif isinstance(value, np.generic) and kind is value.dtype.type and value.dtype in _CODES:
+    elif isinstance(value, np.generic) and value.dtype in _CODES:
+        if type(value) is not value.dtype.type:
+            raise _unsendable(value)
         parts.append(b"g" + bytes([_CODES[value.dtype]]) + value.tobytes())
-    elif kind is slice:
-        parts.append(b"S")
-        for item in (value.start, value.stop, value.step):
-            _encode(item, parts, depth + 1, None)
-    elif value is Ellipsis:
-        parts.append(b"E")
     else:
-        raise Unsendable(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
+        raise _unsendable(value)
 
 
-def _enter(depth):
+def _unsendable(value):
+    kind = type(value)
+    return Unsendable(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
+
+
+def _write_int(value, parts, depth, handle_of):
+    if -(1 << 63) <= value < 1 << 63:
+        parts.append(b"i" + _INT64.pack(value))
+        return
+    size = value.bit_length() // 8 + 1
+    if size > MAX_INT_BYTES:
+        raise Unsendable(f"an int of {size} bytes; the limit is {MAX_INT_BYTES}")
+    parts.append(b"I" + _SIZE.pack(size) + value.to_bytes(size, "little", signed=True))
+
+
+def _write_str(value, parts, depth, handle_of):
+    try:
+        data = value.encode()
+    except UnicodeEncodeError:
+        raise Unsendable("a str with lone surrogates, which is not text") from None
+    parts.append(b"s" + _SIZE.pack(len(data)) + data)
+
+
+def _write_items(value, parts, depth, handle_of):
     if depth >= MAX_DEPTH:
         raise Unsendable(f"values nested more than {MAX_DEPTH} deep")
+    if len(value) + len(parts) > MAX_VALUES:
+        raise Unsendable(f"more than {MAX_VALUES} values")
+    parts.append((b"l" if type(value) is list else b"t") + _SIZE.pack(len(value)))
+    for item in value:
+        _encode(item, parts, depth + 1, handle_of)
+
+
+def _write_dict(value, parts, depth, handle_of):
+    if depth >= MAX_DEPTH:
+        raise Unsendable(f"values nested more than {MAX_DEPTH} deep")
+    if len(value) > MAX_DICT_ENTRIES:
+        raise Unsendable(f"a dict of {len(value)} entries; the limit is {MAX_DICT_ENTRIES}")
+    parts.append(b"d" + _SIZE.pack(len(value)))
+    for key, item in value.items():
+        _encode(key, parts, depth + 1, handle_of)
+        _encode(item, parts, depth + 1, handle_of)
+
+
+def _write_fraction(value, parts, depth, handle_of):
+    parts.append(b"q")
+    _write_int(value.numerator, parts, depth, None)
+    _write_int(value.denominator, parts, depth, None)
+
+
+def _write_array(value, parts, depth, handle_of):
+    if handle_of is not None and (number := handle_of(value)) is not None:
+        parts.append(b"H" + _SIZE.pack(number) + _dtype_and_shape(value))
+    else:
+        parts.append(b"a" + _dtype_and_shape(value))
+        parts.append(value.tobytes())
+
+
+def _dtype_and_shape(array):
+    code = _CODES.get(array.dtype)
+    if code is None:
+        raise Unsendable(f"a numpy array of dtype {array.dtype}")
+    return _ARRAY.pack(code, array.ndim) + struct.pack(f"<{array.ndim}Q", *array.shape)
+
+
+def _write_slice(value, parts, depth, handle_of):
+    bounds = (value.start, value.stop, value.step)
+    for bound in bounds:
+        if bound is not None and (type(bound) is not int or not -(1 << 63) <= bound < 1 << 63):
+            raise Unsendable("a slice whose bounds are no ints")
+    given = sum(1 << n for n, bound in enumerate(bounds) if bound is not None)
+    parts.append(b"S" + _SLICE.pack(given, *(bound or 0 for bound in bounds)))
+
+
+_WRITERS = {
+    type(None): lambda value, parts, depth, handle_of: parts.append(b"N"),
+    bool: lambda value, parts, depth, handle_of: parts.append(b"T" if value else b"F"),
+    int: _write_int,
+    float: lambda value, parts, depth, handle_of: parts.append(b"f" + _FLOAT64.pack(value)),
+    str: _write_str,
+    bytes: lambda value, parts, depth, handle_of: parts.extend(
+        (b"b" + _SIZE.pack(len(value)), value)
+    ),
+    list: _write_items,
+    tuple: _write_items,
+    dict: _write_dict,
+    Fraction: _write_fraction,
+    np.ndarray: _write_array,
+    Handle: lambda value, parts, depth, handle_of: parts.append(b"h" + _SIZE.pack(value.id)),
+    slice: _write_slice,
+    type(Ellipsis): lambda value, parts, depth, handle_of: parts.append(b"E"),
+}
 
 
 def decode(data, array_of=None):
@@ -159,21 +193,29 @@ def decode(data, array_of=None):
 
 
 class _Reader:
+    """One pass over the bytes. struct.error, IndexError and the like mean "cut short"."""
+
+    __slots__ = ("data", "at", "array_of", "values")
+
     def __init__(self, data, array_of):
         self.data, self.at, self.array_of, self.values = data, 0, array_of, 0
 
     def take(self, size):
-        start, self.at = self.at, self.at + size
-        if self.at > len(self.data):
+        start, end = self.at, self.at + size
+        if end > len(self.data):
             raise BadFrame("cut short")
-        return self.data[start : self.at]
+        self.at = end
+        return self.data[start:end]
 
     def size(self):
-        return _SIZE.unpack(self.take(4))[0]
+        (size,) = _SIZE.unpack_from(self.data, self.at)
+        self.at += 4
+        return size
 
     def count(self):
         """A number of items, each of which takes at least one of the bytes that are left."""
-        count = self.size()
+        (count,) = _SIZE.unpack_from(self.data, self.at)
+        self.at += 4
         if count > len(self.data) - self.at:
             raise BadFrame("more items than bytes")
         return count
@@ -182,15 +224,26 @@ class _Reader:
         self.values += 1
         if self.values > MAX_VALUES or depth > MAX_DEPTH:
             raise BadFrame("too many values" if depth <= MAX_DEPTH else "too deep")
-        tag = self.data[self.at]
-        self.at += 1
-        read = _READERS.get(tag)
+        at = self.at
+        self.at = at + 1
+        read = _READERS[self.data[at]]
         if read is None:
             raise BadFrame("unknown tag")
         return read(self, depth)
 
+    def none(self, depth):
+        return None
+
+    def true(self, depth):
+        return True
+
+    def false(self, depth):
+        return False
+
     def integer(self, depth):
-        return _INT64.unpack(self.take(8))[0]
+        (value,) = _INT64.unpack_from(self.data, self.at)
+        self.at += 8
+        return value
 
     def long_integer(self, depth):
         size = self.size()
@@ -202,7 +255,9 @@ class _Reader:
         return value
 
     def double(self, depth):
-        return _FLOAT64.unpack(self.take(8))[0]
+        (value,) = _FLOAT64.unpack_from(self.data, self.at)
+        self.at += 8
+        return value
 
     def text(self, depth):
         return str(self.take(self.size()), "utf-8")
@@ -211,7 +266,8 @@ class _Reader:
         return bytes(self.take(self.size()))
 
     def items(self, depth):
-        return [self.value(depth + 1) for _ in range(self.count())]
+        value, inner = self.value, depth + 1
+        return [value(inner) for _ in range(self.count())]
 
     def fixed_items(self, depth):
         return tuple(self.items(depth))
@@ -239,14 +295,18 @@ class _Reader:
             raise BadFrame("unknown dtype")
         return _DTYPES[code]
 
-    def array(self, depth):
-        code, ndim = _ARRAY.unpack(self.take(2))
-        dtype = self.dtype(code)
+    def dtype_and_shape(self):
+        code, ndim = _ARRAY.unpack_from(self.data, self.at)
         if ndim > 32:
             raise BadFrame("too many axes")
-        shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
+        shape = struct.unpack_from(f"<{ndim}Q", self.data, self.at + 2)
+        self.at += 2 + 8 * ndim
         if math.prod(max(size, 1) for size in shape) > MAX_FRAME_BYTES:
             raise BadFrame("array too large")
+        return self.dtype(code), shape
+
+    def array(self, depth):
+        dtype, shape = self.dtype_and_shape()
         data = self.take(math.prod(shape) * dtype.itemsize)
         return self._numbers(data, dtype).reshape(shape)
 
@@ -269,19 +329,15 @@ class _Reader:
         if self.array_of is None:
             raise BadFrame("a handle where none is accepted")
         number = self.size()
-        code, ndim = _ARRAY.unpack(self.take(2))
-        if ndim > 32:
-            raise BadFrame("too many axes")
-        shape = struct.unpack(f"<{ndim}Q", self.take(8 * ndim))
-        return self.array_of(number, self.dtype(code).name, shape)
+        dtype, shape = self.dtype_and_shape()
+        return self.array_of(number, dtype.name, shape)
 
     def slice(self, depth):
         if self.array_of is None:
             raise BadFrame("a slice where none is accepted")
-        bounds = [self.value(depth + 1) for _ in range(3)]
-        if any(bound is not None and type(bound) is not int for bound in bounds):
-            raise BadFrame("not a slice")
-        return slice(*bounds)
+        given, *bounds = _SLICE.unpack_from(self.data, self.at)
+        self.at += _SLICE.size
+        return slice(*[bound if given >> n & 1 else None for n, bound in enumerate(bounds)])
 
     def ellipsis(self, depth):
         if self.array_of is None:
@@ -289,26 +345,28 @@ class _Reader:
         return Ellipsis
 
 
-_READERS = {
-    ord("N"): lambda reader, depth: None,
-    ord("T"): lambda reader, depth: True,
-    ord("F"): lambda reader, depth: False,
-    ord("i"): _Reader.integer,
-    ord("I"): _Reader.long_integer,
-    ord("f"): _Reader.double,
-    ord("s"): _Reader.text,
-    ord("b"): _Reader.octets,
-    ord("l"): _Reader.items,
-    ord("t"): _Reader.fixed_items,
-    ord("d"): _Reader.mapping,
-    ord("q"): _Reader.fraction,
-    ord("a"): _Reader.array,
-    ord("g"): _Reader.scalar,
-    ord("h"): _Reader.handle,
-    ord("H"): _Reader.described_handle,
-    ord("S"): _Reader.slice,
-    ord("E"): _Reader.ellipsis,
-}
+_READERS: list = [None] * 256
+for _tag, _read in {
+    "N": _Reader.none,
+    "T": _Reader.true,
+    "F": _Reader.false,
+    "i": _Reader.integer,
+    "I": _Reader.long_integer,
+    "f": _Reader.double,
+    "s": _Reader.text,
+    "b": _Reader.octets,
+    "l": _Reader.items,
+    "t": _Reader.fixed_items,
+    "d": _Reader.mapping,
+    "q": _Reader.fraction,
+    "a": _Reader.array,
+    "g": _Reader.scalar,
+    "h": _Reader.handle,
+    "H": _Reader.described_handle,
+    "S": _Reader.slice,
+    "E": _Reader.ellipsis,
+}.items():
+    _READERS[ord(_tag)] = _read
 
 
 def frame(value, handle_of=None) -> bytes:
