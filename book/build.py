@@ -18,8 +18,7 @@ OLDEST = (0, 5, 3)
 
 
 def find_mdbook() -> str:
-    """The mdbook beside this Python, else the one on PATH; SystemExit says what to do if "
-    "neither."""
+    """The mdbook beside this Python, else the one on PATH; SystemExit says what to do."""
     seen = []
     for folder in (str(Path(sys.executable).parent), None):
         found = shutil.which("mdbook", path=folder)

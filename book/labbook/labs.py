@@ -1,5 +1,4 @@
-"""What the chapters say about the labs, read from the labs: claims, tasks, stubs, mistakes, "
-"facts."""
+"""What chapters say about the labs, read from the labs: claims, tasks, stubs, mistakes, facts."""
 
 from __future__ import annotations
 
@@ -100,12 +99,12 @@ def gaps(prefix: str) -> list[Gap]:
 
 
 def tasks_table(prefix: str) -> str:
-    """A table: task, function, size of the gap, what it must do."""
-    rows = ["| task | function | gap | it must |", "|---|---|--:|---|"]
+    """A table: task, function and size of its gap, what it does."""
+    rows = ["| task | function, and the size of its gap |", "|--:|---|"]
     for gap in gaps(prefix):
-        does = re.sub(r"^Return ", "return ", gap.does)
         unit = "line" if gap.lines == 1 else "lines"
-        rows.append(f"| {gap.task[5:]} | `{gap.function}` | {gap.lines} {unit} | {_cell(does)} |")
+        what = f"`{gap.function}`, {gap.lines} {unit}.<br>{_cell(gap.does)}"
+        rows.append(f"| {gap.task[5:]} | {what} |")
     return "\n".join(rows)
 
 

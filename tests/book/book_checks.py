@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import re
+import subprocess
+import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+REPO = Path(__file__).resolve().parents[2]
+BOOK = REPO / "book"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
@@ -154,3 +161,30 @@ def shown_commands(markdown: str):
             if command and not command.startswith("#"):
                 found.append(command)
     return found
+
+
+# --- building and serving ------------------------------------------------------------------------
+
+
+def build_book(target: Path) -> subprocess.CompletedProcess[str]:
+    """Build the book of this checkout into `target`."""
+    command = [sys.executable, str(BOOK / "build.py"), "--out", str(target)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+def serve(folder: Path):
+    """A server of `folder` on a free port of this machine; (address, stop)."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def stop():
+        server.shutdown()
+        server.server_close()
+
+    return f"http://127.0.0.1:{server.server_port}", stop

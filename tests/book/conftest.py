@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import shutil
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).resolve().parents[2]
-BOOK = REPO / "book"
-sys.path.insert(0, str(Path(__file__).parent))  # book_checks
+sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("book_checks", "book_widget_checks")
+from book_checks import build_book, serve  # noqa: E402
+
 NOT_HERE = "not run here: needs {}: make book-test"
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync"
 ).split()
-
-
-def build_book(target: Path) -> subprocess.CompletedProcess[str]:
-    """Build the book of this checkout into `target`."""
-    command = [sys.executable, str(BOOK / "build.py"), "--out", str(target)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="session")
@@ -60,24 +51,6 @@ def browser():
         chromium = started.chromium.launch(executable_path=executable, args=FLAGS)
         yield chromium
         chromium.close()
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
-def serve(folder: Path):
-    """A server of `folder` on a free port of this machine; (address, stop)."""
-    handler = functools.partial(Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def stop():
-        server.shutdown()
-        server.server_close()
-
-    return f"http://127.0.0.1:{server.server_port}", stop
 
 
 @pytest.fixture(scope="session")

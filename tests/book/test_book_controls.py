@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from book_checks import (
+    BOOK,
+    REPO,
     axe_violations,
     broken_links,
     expect_clean,
@@ -20,11 +22,10 @@ from book_checks import (
     expect_text_alternatives,
     figure_colours,
     search_for,
+    serve,
     shown_commands,
 )
-from test_book_widgets import EXPECT, PLACES, expect_keyboard
-
-from conftest import BOOK, REPO, serve
+from book_widget_checks import EXPECT, PLACES, expect_keyboard
 
 pytestmark = pytest.mark.timeout(300)  # the first one builds the book
 
@@ -217,6 +218,8 @@ def draft(tmp_path):
 )
 def test_a_false_chapter_stops_the_build_with_its_line(draft, old, new, says):
     page = draft.source / "guide.md"
+    contents = "# Summary\n\n- [Five ways](guide.md)\n"  # one chapter is enough, and quick
+    (draft.source / "SUMMARY.md").write_text(contents, encoding="utf-8")
     text = page.read_text(encoding="utf-8")
     assert old in text
     page.write_text(text.replace(old, new), encoding="utf-8")
