@@ -4,6 +4,7 @@
 """
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -164,6 +165,8 @@ class Verifier:
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
         )
         theirs.close()
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self.process.pid, {cell.cpu})
         self.lines = self.requests.makefile("rb")
         ready = self._line(START_S)
         if not ready.get("ready"):

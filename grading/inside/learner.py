@@ -61,7 +61,7 @@ class Link:
     """
 
     def __init__(self, sock):
-        self.sock = sock
+        self.sock, self.receiver = sock, wire.Receiver(sock)
         self.notes, self.promised, self.lines = [], [], []
         self.path = None
 
@@ -72,7 +72,7 @@ class Link:
         self.sock.sendall(wire.frame(value, _number_of))
 
     def receive(self):
-        return wire.receive(self.sock, self.array_of)
+        return self.receiver.next(self.array_of)
 
     def ask(self, kind, name, args, kwargs):
         """The verifier's answer, after everything noted down was done there."""

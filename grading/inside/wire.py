@@ -383,17 +383,21 @@ def frame_size(header) -> int:
     return size
 
 
-def receive(sock, array_of=None):
-    """The next value from a blocking socket; EOFError when the other side is gone."""
-    return decode(_exactly(sock, frame_size(_exactly(sock, 4))), array_of)
+class Receiver:
+    """The values that arrive on a blocking socket, one after the other."""
 
+    def __init__(self, sock):
+        self.sock, self.data = sock, bytearray()
 
-def _exactly(sock, size):
-    data = bytearray(size)
-    view, got = memoryview(data), 0
-    while got < size:
-        count = sock.recv_into(view[got:])
-        if count == 0:
-            raise EOFError
-        got += count
-    return data
+    def next(self, array_of=None):
+        """The next value; EOFError when the other side is gone."""
+        data = self.data
+        while len(data) < 4 or len(data) < 4 + frame_size(data[:4]):
+            chunk = self.sock.recv(1 << 16)
+            if not chunk:
+                raise EOFError
+            data += chunk
+        end = 4 + frame_size(data[:4])
+        value = decode(data[4:end], array_of)
+        del data[:end]
+        return value
