@@ -77,21 +77,30 @@ def median(values):
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def measure(tp, config, repeats=7):
-    """Every variant of every operation, interleaved -> [{"layer", "operation", "shape", times}]."""
+def measure(tp, config, quiet, repeats=7):
+    """Every variant of every operation, interleaved -> [{"layer", "operation", "shape", times}].
+
+    A round of all variants counts if the machine was quiet; after 4 x `repeats` rounds all count.
+    """
     rows = config.seq_len // tp.size * config.batch_size
     before, tp.overlap = (tp.overlap, tp.default_plan, tp.plans), True
     tp.plans, table = {}, []
     for layer, operation, shape in layer_shapes(config, tp.size):
         run = operation_runner(tp, operation, rows, shape, getattr(torch, config.dtype))
-        samples = {name: [] for name in VARIANTS}
-        for repeat in range(repeats + 1):
-            for name, plan in VARIANTS.items():
-                tp.default_plan = plan
-                seconds = timed(tp, run)
-                if repeat:  # the first round warms up
-                    samples[name].append(seconds)
-        times = {name: median(values) for name, values in samples.items()}
+        rounds, accepted = [], []
+        for variant in VARIANTS.values():  # warms up
+            tp.default_plan = variant
+            run()
+        while len(accepted) < repeats and len(rounds) < 4 * repeats:
+            quiet.start()
+            seconds = {}
+            for name, tp.default_plan in VARIANTS.items():
+                seconds[name] = timed(tp, run)
+            rounds.append(seconds)
+            if quiet.stop()[1]:
+                accepted.append(seconds)
+        kept = accepted if len(accepted) >= 3 else rounds
+        times = {name: median([seconds[name] for seconds in kept]) for name in VARIANTS}
         table.append(
             {
                 "layer": layer,
@@ -99,6 +108,7 @@ def measure(tp, config, repeats=7):
                 "rows": rows,
                 "shape": list(shape),
                 "times_s": times,
+                "quiet_rounds": len(accepted),
                 **decide(times),
             }
         )

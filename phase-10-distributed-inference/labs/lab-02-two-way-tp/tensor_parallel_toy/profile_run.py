@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from . import dtensor, figures, plan, trace
 from .config import ModelConfig
+from .load import Quiet, cores
 from .model import Transformer
 from .train import make_batch, saved_bytes, train_step
 
@@ -50,8 +51,7 @@ class Mode:
             "compute only": (True, ("computation", 1), {}),
         }.get(name, (True, ("overlap", 1), plans))
         self.runs_here = not self.alone or tp.rank == 0
-        cores = os.cpu_count() or 1
-        self.threads = cores if name == "no TP, all cores" else max(1, cores // tp.size)
+        self.threads = cores() if name == "no TP, all cores" else max(1, cores() // tp.size)
         self.loss, self.norm, self.step_s, self.exposed_s, self.gemm_s = [], [], [], [], []
         self.foreign, self.accepted, self.sent_bytes, self.wire_bytes = [], [], [], []
         if not self.runs_here:
@@ -81,7 +81,8 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     config = ModelConfig(**config)
     say = print if tp.rank == 0 else lambda *_, **__: None
     say(f"{tp.size} ranks, {dist.get_backend(tp.group)}, link {link_name(tp)}", flush=True)
-    table = plan.measure(tp, config)
+    quiet = Quiet(tp, quiet)
+    table = plan.measure(tp, config, quiet)
     for entry in table:
         say(f"  {entry['layer']:8} {entry['operation']:16} {entry['reason']}", flush=True)
     tokens, labels = make_batch(config, tp.device)
@@ -129,7 +130,7 @@ def link_name(tp):
 
 def train_interleaved(tp, modes, tokens, labels, steps, quiet):
     """Round-robin until every mode has `steps` accepted steps after the warm-up."""
-    for round_ in range(WARM_UP + (4 if quiet else 1) * steps):
+    for round_ in range(WARM_UP + (4 if quiet.limit else 1) * steps):
         for mode in modes:
             one_step(tp, mode, tokens, labels, quiet, counts=round_ >= WARM_UP)
         if round_ >= WARM_UP and all(sum(mode.accepted) >= steps for mode in modes):
@@ -142,8 +143,10 @@ def one_step(tp, mode, tokens, labels, quiet, counts):
     tp.recorder = recorder = trace.Recorder()
     sent, wire = tp.link.sent_bytes, card_bytes()
     plan.synchronize(tp)
-    dist.barrier(group=tp.group)
-    busy, own, start = machine_busy_s(), time.process_time(), time.perf_counter()
+    if counts:
+        quiet.wait()
+    quiet.start_now()
+    start = time.perf_counter()
     loss = norm = torch.zeros((), dtype=torch.float64)
     if mode.runs_here:
         loss, norm = mode.step(tokens, labels)
@@ -154,36 +157,22 @@ def one_step(tp, mode, tokens, labels, quiet, counts):
     if mode.alone:
         dist.barrier(group=tp.group)  # the others wait here, asleep
     elapsed = end - start
-    own_s = torch.tensor([time.process_time() - own], dtype=torch.float64, device=tp.device)
     worst = torch.tensor(
         [elapsed, recorder.exposed_s(), recorder.gemm_s()], dtype=torch.float64, device=tp.device
     )
     dist.all_reduce(worst, op=dist.ReduceOp.MAX)
     wire = card_bytes() - wire
-    dist.all_reduce(own_s)
-    span = time.perf_counter() - start
-    foreign = max(0.0, machine_busy_s() - busy - own_s.item()) / span / (os.cpu_count() or 1)
-    shared = torch.tensor([foreign], dtype=torch.float64, device=tp.device)
-    dist.broadcast(shared, 0)  # one rank's word counts, so that all accept the same steps
+    foreign, is_quiet = quiet.stop()
     mode.loss.append(float(loss))
     mode.norm.append(float(norm))
-    mode.accepted.append(counts and (not quiet or shared.item() <= quiet))
-    mode.foreign.append(shared.item())
+    mode.accepted.append(counts and is_quiet)
+    mode.foreign.append(foreign)
     for values, value in zip(
         (mode.step_s, mode.exposed_s, mode.gemm_s), worst.tolist(), strict=True
     ):
         values.append(value)
     mode.sent_bytes.append(tp.link.sent_bytes - sent)
     mode.wire_bytes.append(wire)
-
-
-def machine_busy_s():
-    """Processor seconds spent in programs on this machine (Linux; 0 elsewhere)."""
-    try:
-        user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
-    except OSError:
-        return 0.0
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def card_bytes():
@@ -332,12 +321,14 @@ def summarize(tp, config, modes, table, records, quiet, blocked):
         "config": vars(config) | {},
         "operations": table,
         "comm_alone_s": comm_s,
-        "quiet_limit": quiet,
+        "quiet_limit": quiet.limit,
         "modes": {},
     }
     for mode in modes:
         steps = [i for i, accepted in enumerate(mode.accepted) if accepted]
-        seconds = sorted(mode.step_s[i] for i in steps) or [float("nan")]
+        if len(steps) < 3:  # too few quiet ones: all that are warm, and the JSON says so
+            steps = list(range(WARM_UP, len(mode.accepted)))
+        seconds = sorted(mode.step_s[i] for i in steps)
         quarter = len(seconds) // 4
         only = mode.name == "compute only"
         result["modes"][mode.name] = {
@@ -349,8 +340,8 @@ def summarize(tp, config, modes, table, records, quiet, blocked):
             "foreign_share": mode.foreign,
             "median_step_s": plan.median(seconds),
             "spread_s": [seconds[quarter], seconds[-1 - quarter]],
-            "exposed_s": plan.median([mode.exposed_s[i] for i in steps] or [0.0]),
-            "gemm_s": plan.median([mode.gemm_s[i] for i in steps] or [0.0]),
+            "exposed_s": plan.median([mode.exposed_s[i] for i in steps]),
+            "gemm_s": plan.median([mode.gemm_s[i] for i in steps]),
             "saved_bytes": [record["memory"][mode.name]["saved_bytes"] for record in records],
             "peak_bytes": [record["memory"][mode.name]["peak_bytes"] for record in records],
             "sent_bytes": [record["sent"][mode.name][-1] for record in records],

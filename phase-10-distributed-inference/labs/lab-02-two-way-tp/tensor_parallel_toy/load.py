@@ -1,0 +1,62 @@
+"""What else the machine is doing: wait for a quiet moment, and judge a measurement afterwards."""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+
+class Quiet:
+    """Accepts a measurement if other programs used at most `limit` of the processors (0: always).
+
+    `patience_s` is how long a run may wait for quiet moments, all of them together.
+    """
+
+    def __init__(self, tp, limit=0.0, patience_s=300.0):
+        self.tp, self.limit, self.patience_s = tp, limit, patience_s
+
+    def wait(self):
+        """Rank 0 waits for an idle moment, the others for rank 0."""
+        start = time.perf_counter()
+        longest_s = min(self.patience_s, self.tp.timeout_s / 3)  # the others wait in a barrier
+        while self.limit and self.tp.rank == 0 and time.perf_counter() - start < longest_s:
+            busy, moment = machine_busy_s(), time.perf_counter()
+            time.sleep(0.1)
+            share = (machine_busy_s() - busy) / (time.perf_counter() - moment) / cores()
+            if share <= self.limit:
+                break
+        self.patience_s -= time.perf_counter() - start
+
+    def start(self):
+        self.wait()
+        self.start_now()
+
+    def start_now(self):
+        dist.barrier(group=self.tp.group)
+        self.before = machine_busy_s(), time.process_time(), time.perf_counter()
+
+    def stop(self):
+        """(share that other programs used since `start`, is that quiet?), alike on all ranks."""
+        busy, own, start = self.before
+        mine = torch.tensor([time.process_time() - own], dtype=torch.float64, device=self.tp.device)
+        dist.all_reduce(mine, group=self.tp.group)
+        foreign = machine_busy_s() - busy - mine.item()
+        share = max(0.0, foreign) / (time.perf_counter() - start) / cores()
+        word = torch.tensor([share], dtype=torch.float64, device=self.tp.device)
+        dist.all_reduce(word, op=dist.ReduceOp.MAX, group=self.tp.group)
+        return word.item(), not self.limit or word.item() <= self.limit
+
+
+def cores():
+    return os.cpu_count() or 1
+
+
+def machine_busy_s():
+    """Processor seconds spent in programs on this machine (Linux; 0 elsewhere)."""
+    try:
+        user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    except OSError:
+        return 0.0
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
