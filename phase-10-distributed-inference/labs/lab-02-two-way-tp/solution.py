@@ -760,14 +760,15 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
         tokens = log["gpu_blocks"] * block_size
     if memory and memory > 0 and tokens:
         expected = memory * GIB / fullest
-        printed = 0.006 * GIB / fullest  # two decimals, and a block not filled
-        exact, close = (
-            abs(tokens - expected) <= limit for limit in (printed + 256, 0.05 * expected)
-        )
-        cause = "the memory is printed to 0.01 GiB" if exact and not close else ""
+        printed = 0.006 * GIB / fullest + 256  # two decimals, and a block not filled
+        off, near = abs(tokens - expected), 0.05 * expected
+        exact, close = off <= printed <= near, off <= max(printed, near)
+        cause = ""
         if not exact:
             whole = memory * GIB / max(unsharded)
             cause = "the log counts tokens of full requests, or a stage holds more"
+            if printed > near:
+                cause = "the memory is printed to 0.01 GiB, which is coarse here"
             if not close and abs(tokens - whole) <= 0.05 * whole:
                 cause = "every rank holds all KV heads"
                 findings.append("kv not sharded")
