@@ -50,11 +50,10 @@ def main() -> int:
         command += ["--dest-dir", str(args.out.resolve())]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = dict(os.environ, PATH=path, PYTHONDONTWRITEBYTECODE="1")
-    try:
-        status = subprocess.run(command, env=environment).returncode
-    except KeyboardInterrupt:
-        return 130
-    if status == 0 and not args.serve:
+    if args.serve:
+        os.execve(command[0], command, environment)  # this process becomes the server
+    status = subprocess.run(command, env=environment).returncode
+    if status == 0:
         print(f"open {(args.out or BOOK / 'build').resolve() / 'index.html'}")
     return status
 

@@ -60,6 +60,8 @@ def try_command(command, folder, scratch):
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
+    if "--scores" in words:
+        words[words.index("--scores") + 1] = str(scratch / "scores.json")
     if words[0] == "pytest":
         words = [sys.executable, "-m", *words, "--collect-only", "-q", "-p", "no:cacheprovider"]
         done = run(words, REPO, **environment)
@@ -70,9 +72,12 @@ def try_command(command, folder, scratch):
     elif words[0] == "cd":
         assert folder.is_dir(), folder
     elif words[:2] == ["python", "-m"]:
-        where = folder if (folder / f"{words[2]}.py").exists() else REPO
+        own = [folder / f"{words[2]}.py", folder / words[2] / "__main__.py"]
+        where = folder if any(file.exists() for file in own) else REPO
         subcommand = [word for word in words[3:4] if re.fullmatch(r"[a-z]+", word)]
         expect_help([sys.executable, *words[1:3], *subcommand, "--help"], where, environment)
+    elif words[0] == "torchrun":  # Torch's own launcher; what it starts must be there
+        assert (folder / words[words.index("-m") + 1] / "__main__.py").exists(), command
     elif words[0] == "python" and words[1] in QUICK:
         copy = scratch / folder.name
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__", "captures"))
