@@ -127,7 +127,7 @@ def run_process(command, copy, confined):
     if confined:
         inner = " ".join(f"'{word}'" for word in command) + "; sleep 2"  # time for a late daemon
         command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
-        command += ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"]
+        command += ["--ro-bind", "/", "/"]
         command += ["--dev", "/dev", "--proc", "/proc"]
         command += ["--bind", str(copy.root.parent), str(copy.root.parent)]
         command += ["prlimit", f"--as={6 << 30}", "--cpu=40", "--nproc=4000", f"--fsize={64 << 20}"]

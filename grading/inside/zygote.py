@@ -136,8 +136,8 @@ def monitor(config, limits, program, data, output, lifeline):
         kernel.unshare(flags)
         for name, text in (
             ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
+            ("uid_map", f"1000 {uid} 1"),
+            ("gid_map", f"1000 {gid} 1"),
         ):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
