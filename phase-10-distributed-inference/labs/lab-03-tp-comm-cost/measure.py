@@ -156,11 +156,16 @@ def fit(lab, table, protocols):
 
 
 def git_commit():
-    """The commit of this file, with `-dirty` when the tree has changed since; None without git."""
+    """The commit of this folder, with `-dirty` when its files differ from it; None without git."""
+
+    def git(*arguments):
+        command = ["git", "-C", str(HERE), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=40"]
-        text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        return text.stdout.strip()
+        changed = git("status", "--porcelain", "--", "*.py", "*.jsonl")
+        return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     return None
 
 
