@@ -169,7 +169,8 @@ def pytest_runtest_setup(item):
     if mark := item.get_closest_marker("gpu"):
         needed, found = (mark.args or (1,))[0], _cuda_devices()
         if found < needed:
-            _not_here(f"needs {needed} CUDA device(s), found {found}; on such a machine: pytest -m gpu")
+            wanted = f"needs {needed} CUDA device(s), found {found}"
+            _not_here(f"{wanted}; on such a machine: pytest -m gpu")
     if item.get_closest_marker("vllm") and vllm_python() is None:
         _not_here("needs vLLM: make vllm")
     if item.get_closest_marker("torch") and importlib.util.find_spec("torch") is None:
