@@ -1,0 +1,81 @@
+"""Hidden numbers find answers that were written down, and are fair to permitted ones."""
+
+import random
+import types
+from fractions import Fraction
+
+import numpy as np
+
+from grading.hidden import Numbers, agrees_elsewhere, changed
+
+PUBLISHED = [(2, 3), (4, 8), (5, 2)]
+
+
+def bubble(p, m):
+    if p < 1 or m < 1:
+        raise ValueError("at least 1")
+    return Fraction(p - 1, p + m - 1)
+
+
+def module(function):
+    return types.SimpleNamespace(bubble=function)
+
+
+def calls_of(function):
+    return [("bubble", args, {}, ("value", function(*args))) for args in PUBLISHED]
+
+
+def verdict(function, seed=b"seed"):
+    return agrees_elsewhere(calls_of(function), module(bubble), module(function), seed)
+
+
+def test_a_table_of_published_answers_is_found():
+    table = {args: bubble(*args) for args in PUBLISHED}
+    assert verdict(lambda *args: table.get(args, Fraction(0))) is False
+
+
+def test_the_same_function_written_differently_agrees():
+    assert verdict(lambda p, m: 1 - Fraction(m, p + m - 1)) is True
+
+
+def test_another_answer_to_the_published_calls_is_not_judged_here():
+    assert verdict(lambda p, m: float(bubble(p, m))) is None
+
+
+def test_an_endless_search_for_an_acceptable_number_ends():
+    def picky(p, m):
+        if (p, m) not in PUBLISHED:
+            raise ValueError("not published")
+        return p
+
+    assert agrees_elsewhere(calls_of(picky), module(picky), module(picky), b"seed") is None
+
+
+def test_numpy_scalars_are_the_numbers_they_stand_for():
+    solution = types.SimpleNamespace(double=lambda n: 2 * n)
+    remote = types.SimpleNamespace(double=lambda n: np.int64(2 * n))
+    calls = [("double", (3,), {}, ("value", np.int64(6)))]
+    assert agrees_elsewhere(calls, solution, remote, b"seed") is True
+
+
+def test_one_number_changes_and_the_same_seed_changes_the_same():
+    arguments = (([1, 2.5, "x", None, True],), {"shape": {"hidden": 64}})
+    first = changed(arguments, random.Random(3))
+    assert first == changed(arguments, random.Random(3)) != arguments
+    assert first[0][0][2:] == ["x", None, True]
+    assert len({repr(changed(arguments, random.Random(n))) for n in range(30)}) > 5
+
+
+def test_other_seeds_draw_other_numbers_and_the_same_secret_the_same():
+    original = np.random.default_rng
+    try:
+        numbers = Numbers()
+        published = np.random.default_rng([7, 2]).random()
+        assert published == original([7, 2]).random() and numbers.draws == 1
+        numbers.secret = b"one"
+        hidden = np.random.default_rng([7, 2]).random()
+        assert hidden != published and hidden == np.random.default_rng([7, 2]).random()
+        numbers.secret = b"two"
+        assert np.random.default_rng([7, 2]).random() != hidden
+    finally:
+        np.random.default_rng = original
