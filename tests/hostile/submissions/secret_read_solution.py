@@ -10,10 +10,8 @@ import sys
 import numpy as np
 
 os.environ["LAB_IMPL"] = "solution"
-places = glob.glob("**/solution.py", recursive=True)
-places += glob.glob("/**/lab-01*/solution.py", recursive=True) + [
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), "solution.py")
-]
+places = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "solution.py")]
+places += glob.glob("**/lab-01*/solution.py", recursive=True)
 for folder in sys.path:
     places.append(os.path.join(folder, "lab-01-tp-sharding-math", "solution.py"))
 
