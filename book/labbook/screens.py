@@ -6,6 +6,7 @@ the checkout is written.
 
 from __future__ import annotations
 
+import ast
 import functools
 import os
 import re
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from labkit.loading import ROOT
 
@@ -31,19 +33,24 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
-def screen(prefix: str, which: str, *, cache: Cache, select: str = "") -> str:
-    """A console block: the command and what it printed. `select` is passed to pytest's -k."""
+def screen(prefix: str, which: str, *, cache: Cache, select: str = "", mistake: str = "") -> str:
+    """A console block: the command and what it printed. `select` is passed to pytest's -k.
+
+    mistake: the starter is the solution with this entry of the mistakes bank in it.
+    """
     this = lab(prefix)
     parts = [ROOT / "labkit", ROOT / "conftest.py", ROOT / "pytest.ini", this.path]
     parts += sorted(this.path.parent.glob("*.py"))
     command = f"LAB_IMPL={which} pytest {prefix}" + (f" -k {select}" if select else "")
-    make = functools.partial(_capture, this, which, command, select)
-    return cache.get(["screen", command], make, salt=fingerprint([*parts, Path(__file__)]))
+    make = functools.partial(_capture, this, which, command, select, mistake)
+    return cache.get(["screen", command, mistake], make, salt=fingerprint([*parts, Path(__file__)]))
 
 
-def _capture(this, which: str, command: str, select: str) -> str:
+def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> str:
     with tempfile.TemporaryDirectory(prefix="labbook-") as folder:
         copy = copy_labs(Path(folder), this)
+        if mistake:
+            plant(copy / this.path.relative_to(ROOT), mistake)
         options = ["-p", "no:cacheprovider", "-p", "no:xdist"]
         options += ["-k", select] if select else []
         done = subprocess.run(
@@ -61,7 +68,19 @@ def _capture(this, which: str, command: str, select: str) -> str:
     return f"```console\n$ {command}\n{shown}\n```"
 
 
-def copy_labs(folder: Path, *labs) -> Path:
+def plant(lab_folder: Path, mistake: str) -> None:
+    """Make the copy's starter the solution, with one function replaced by a banked mistake."""
+    bank = (lab_folder / "mistakes.py").read_text(encoding="utf-8")
+    node = next((n for n in ast.parse(bank).body if getattr(n, "name", "") == mistake), None)
+    if node is None:
+        raise BookError(f"no mistake {mistake!r}")
+    body = ast.get_source_segment(bank, node)
+    solution = (lab_folder / "solution.py").read_text(encoding="utf-8")
+    text = f"{solution}\n\n{body}\n\n\n{mistake.partition('__')[0]} = {mistake}\n"
+    (lab_folder / "starter.py").write_text(text, encoding="utf-8")
+
+
+def copy_labs(folder: Path, *labs: Any) -> Path:
     """A copy of labkit and these labs with fresh starters; returns its root."""
     for name in ("conftest.py", "pytest.ini", "pyproject.toml", "README.md"):
         if (ROOT / name).exists():
