@@ -57,15 +57,17 @@ class Remote:
         self.incident = None  # of the current check
         self.infrastructure = ""
         self.layers = None
-        self.output, self.output_bytes = b"", 0
+        self.output = b""
         self.begin_check()
 
-    def begin_check(self, carry_over=False):
+    def begin_check(self, carry_over=False, hidden=False):
         """A new check: its own clock, its own output allowance.
 
         With `carry_over`, what the learner's code does to its arguments is done to the caller's.
-        Without, a result cannot pass by bending the numbers that it is compared with.
+        Without, a result cannot pass by bending the numbers that it is compared with. What is
+        printed during a hidden check is counted, but not kept: it could tell the numbers.
         """
+        self._keep_output = not hidden
         self.incident = None
         self._carry_over = carry_over
         self.changed_arguments = False
@@ -232,7 +234,7 @@ class Remote:
         perform = self._collective if kind == "collective" else arrays.perform
         try:
             with np.errstate(all="ignore"):
-                done = arrays.perform_notes(notes)
+                done = arrays.perform_notes(notes, self._deadline)
                 if self._held is not None:
                     args, kwargs = arrays.fulfil(args, done), arrays.fulfil(kwargs, done)
                 answer = ("value", perform(operation, args, kwargs), done)
@@ -315,8 +317,8 @@ class Remote:
 
     def _read_output(self, name):
         chunk = self._worker.read_output()
-        self.output = (self.output + chunk)[:KEPT_OUTPUT]
-        self.output_bytes += len(chunk)
+        if self._keep_output:
+            self.output = (self.output + chunk)[:KEPT_OUTPUT]
         self._check_output += len(chunk)
         if self._check_output > self._limits.output_bytes:
             limit = self._limits.output_bytes
@@ -342,13 +344,19 @@ class Remote:
         how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
         self._end("crashed", f"{name} ended the whole process {how}; return a value instead")
 
+    def drain(self):
+        """Take what was printed so far, before a hidden check may print."""
+        if self._worker is not None:
+            self._drain("")
+
     def _drain(self, name):
         with contextlib.suppress(OSError):
             while self._worker.output in self._worker.poll(0, 0):
                 chunk = self._worker.read_output()
                 if not chunk:
                     break
-                self.output = (self.output + chunk)[:KEPT_OUTPUT]
+                if self._keep_output:
+                    self.output = (self.output + chunk)[:KEPT_OUTPUT]
 
     def _end(self, kind, sentence):
         self.close()

@@ -179,23 +179,31 @@ class Server:
             self.lab.file("starter"),
         )
         numbers = Numbers()
+        again = []  # after all the others, so that no published check can tell what it saw
         try:
             for item in self.items:
                 self.say({"begins": item.nodeid})
                 numbers.draws = 0
                 passed = self.check(item)
+                calls = self.calls
                 if self.remote.infrastructure:
                     break
                 if passed and self.remote.changed_arguments:
                     passed = self.check(item, carry_over=True)
                 if passed and request["seed"]:
-                    seed = bytes.fromhex(request["seed"])
-                    if numbers.draws:
-                        numbers.secret = seed
-                        self.check(item, hidden=True)
-                        numbers.secret = None
-                    else:
-                        self.check_elsewhere(item, seed + item.nodeid.encode())
+                    again.append((item, numbers.draws, calls))
+            self.remote.drain()
+            for item, draws, calls in again:
+                if self.remote.infrastructure:
+                    break
+                self.say({"begins": item.nodeid})
+                seed = bytes.fromhex(request["seed"])
+                if draws:
+                    numbers.secret = seed
+                    self.check(item, hidden=True)
+                    numbers.secret = None
+                else:
+                    self.check_elsewhere(item, calls, seed + item.nodeid.encode())
         finally:
             self.remote.close()
             self.say(
@@ -214,7 +222,7 @@ class Server:
     def check(self, item, hidden=False, carry_over=False):
         """One run of one check; it counts only together with the check's other runs."""
         self.phases, self.claim, self.calls = [], None, []
-        self.remote.begin_check(carry_over)
+        self.remote.begin_check(carry_over, hidden)
         if hidden or carry_over:
             item._initrequest()  # pytest keeps a used request: a second run needs a fresh one
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
@@ -230,10 +238,9 @@ class Server:
         self.say(report)
         return self.phases == ALL_PASSED and not incident
 
-    def check_elsewhere(self, item, seed):
+    def check_elsewhere(self, item, calls, seed):
         """Some of the check's calls again, with a number changed, against the solution."""
-        calls = self.calls
-        self.remote.begin_check()
+        self.remote.begin_check(hidden=True)
         agreed = agrees_elsewhere(calls, self.solution, self.remote, seed)
         if agreed is None:
             return
@@ -331,6 +338,8 @@ def _outcome(report):
     """(outcome, message, hint, why the file is broken) of one report of one case."""
     claim = report["claim"] or {"outcome": "failed", "message": "", "hint": "", "broken": ""}
     outcome = claim["outcome"]
+    if report["incident"] and report["hidden"]:
+        return report["incident"]["kind"], HIDDEN_FAILED, "", ""
     if report["incident"]:
         message = report["incident"]["message"]
         broken = message if claim["broken"] else ""

@@ -3,10 +3,12 @@ is graded at the same moment keeps full marks."""
 
 import hashlib
 import os
+import re
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from grading.course import labs_by_prefix
@@ -89,3 +91,17 @@ def test_nothing_is_left_behind():
     if uid is not None:
         owners = [path.stat().st_uid for path in Path("/proc").glob("[0-9]*") if path.exists()]
         assert uid not in owners
+
+
+def test_hidden_numbers_are_told_to_nobody(stations):
+    """What a submission remembers of the hidden checks reaches no message and no kept output."""
+    _, hidden, _, _ = stations
+    case = next(case for case in CASES if case.name == "secret_tell_the_numbers")
+    result = hidden.grade(case.source(LAB), LAB)
+    assert result["hidden_checks"] > 5
+    published = set()
+    for shape in ((5, 24), (2, 5, 24), (5, 10)):
+        published.add(float(np.random.default_rng([7, *shape]).standard_normal(shape).flat[0]))
+    text = " ".join([result["printed"], *(claim["message"] for claim in result["claims"])])
+    told = {float(number) for number in re.findall(r"(?<=[\[ ])-?\d\.\d{6,}", text)}
+    assert told and told <= published
