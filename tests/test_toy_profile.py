@@ -167,6 +167,33 @@ def test_recorded_runs_are_whole_and_say_what_we_say(folder):
     assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
 
 
+def table_row(folder):
+    """One capture as a row of the README's table; times in ms, saved MiB per rank."""
+    result = json.loads((folder / "profile.json").read_text())
+    modes = result["modes"]
+
+    def ms(name, what="median_step_s"):
+        return f"{1e3 * modes[name][what]:.0f}"
+
+    ratio = modes["overlap"]["median_step_s"] / modes["DTensor"]["median_step_s"]
+    saved = [max(modes[name]["saved_bytes"]) / 2**20 for name in ("overlap", "DTensor")]
+    peak = [max(modes[name]["peak_bytes"]) / 2**20 for name in ("overlap", "DTensor")]
+    cells = [
+        folder.name.removeprefix("toy-").replace("-", " "),
+        *(ms(name) for name in ("no TP", "no TP, all cores", "plain", "sequential")),
+        *(ms("DTensor"), ms("overlap"), f"{ratio:.2f}", f"{1e3 * result['bound_s']:.0f}"),
+        f"{ms('sequential', 'exposed_s')} / {ms('overlap', 'exposed_s')}",
+        *(f"{result['hidden']:.2f}", f"{saved[0]:.1f} / {saved[1]:.1f}"),
+        f"{peak[0]:.0f} / {peak[1]:.0f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize("folder", CAPTURES, ids=lambda folder: folder.name)
+def test_the_readme_tells_what_was_recorded(folder):
+    assert table_row(folder) in (LAB / "README.md").read_text()
+
+
 def test_the_promised_recordings_are_there():
     assert {folder.name for folder in CAPTURES} >= {
         *("toy-2-ranks-loopback", "toy-2-ranks-1gbit"),

@@ -82,7 +82,7 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     say = print if tp.rank == 0 else lambda *_, **__: None
     say(f"{tp.size} ranks, {dist.get_backend(tp.group)}, link {link_name(tp)}", flush=True)
     quiet = Quiet(tp, quiet)
-    table = plan.measure(tp, config, quiet)
+    table = plan.measure(tp, config, quiet, repeats=min(steps, 7))
     for entry in table:
         say(f"  {entry['layer']:8} {entry['operation']:16} {entry['reason']}", flush=True)
     tokens, labels = make_batch(config, tp.device)
