@@ -192,7 +192,7 @@ def _summary(console, records, waiting):
     for student, row in sorted(students.items())[:40]:
         lowest = min(row.values(), key=lambda record: record["score"])
         cells = [_score(row[lab]) if lab in row else "" for lab in labs]
-        step = clean(feedback.next_step(lowest), room)
+        step = clean(feedback.next_step(lowest).split(": ", 1)[-1], room)
         table.add_row(escape(clean(student, 28)), *cells, escape(step))
     console.print(table)
     if len(students) > 40:

@@ -39,17 +39,22 @@ def next_step(record) -> str:
     return "Run the lab's tests on your machine; they are the same ones."
 
 
-def common_mistakes(records) -> list[tuple[str, str, int]]:
-    """(lab, what, how many students), most common first: mistakes by name, then failed claims."""
-    hints, claims = {}, {}
+WHEN = "your result is what you get when "
+
+
+def common_mistakes(records) -> tuple[list, list]:
+    """Two rankings of (lab, what, number of students): mistakes of the bank, claims not earned."""
+    mistakes, claims = {}, {}
     for record in records:
         for claim in record["claims"]:
             if claim["hint"]:
-                hints.setdefault((record["lab"], claim["hint"]), set()).add(record["student"])
-            elif claim["outcome"] not in ("passed", "not_run", "todo", "waits", "unreadable"):
+                what = claim["hint"].removeprefix(WHEN)
+                mistakes.setdefault((record["lab"], what), set()).add(record["student"])
+            if claim["outcome"] not in ("passed", "not_run", "todo", "waits", "unreadable"):
                 claims.setdefault((record["lab"], claim["text"]), set()).add(record["student"])
-    ranked = []
-    for table in (hints, claims):
-        rows = [(lab, what, len(students)) for (lab, what), students in table.items()]
-        ranked += sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
-    return ranked
+    return _ranked(mistakes), _ranked(claims)
+
+
+def _ranked(table):
+    rows = [(lab, what, len(students)) for (lab, what), students in table.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))

@@ -84,15 +84,17 @@ def index_page(records, waiting) -> str:
         scores = [record["score"] for record in records if record["lab"] == lab]
         parts.append(f"<h2>{lab}: {len(scores)} submissions, median {_median(scores):g}</h2>\n")
         parts.append(_histogram(scores))
-    ranked = common_mistakes(records)
-    if ranked:
-        parts.append("<h2>Most common mistakes</h2>\n<table>\n<tr><th>Lab</th><th>Mistake</th>")
-        parts.append('<th class="n">Students</th></tr>\n')
-        for lab, what, count in ranked[:15]:
+    mistakes, claims = common_mistakes(records)
+    for title, rows in (("Most common mistakes", mistakes), ("Claims most often missed", claims)):
+        if rows:
+            parts.append(f'<h2>{title}</h2>\n<table>\n<tr><th class="n">Students</th><th>Lab</th>')
+            parts.append("<th></th></tr>\n")
+        for lab, what, count in rows[:10]:
             parts.append(
-                f'<tr><td>{lab}</td><td>{_text(what)}</td><td class="n">{count}</td></tr>\n'
+                f'<tr><td class="n">{count}</td><td class="word">{lab}</td>'
+                f"<td>{_text(what)}</td></tr>\n"
             )
-        parts.append("</table>\n")
+        parts.append("</table>\n" if rows else "")
     if waiting:
         parts.append("<h2>Not graded yet</h2>\n<table>\n")
         for student, lab, why in waiting:
