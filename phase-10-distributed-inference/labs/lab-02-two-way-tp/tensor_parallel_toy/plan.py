@@ -77,6 +77,11 @@ def median(values):
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
+def lower_quartile(values):
+    """Robust where other programs interrupt: an interruption only ever adds time."""
+    return sorted(values)[len(values) // 4]
+
+
 def measure(tp, config, quiet, repeats=7):
     """Every variant of every operation, interleaved -> [{"layer", "operation", "shape", times}].
 
@@ -100,7 +105,7 @@ def measure(tp, config, quiet, repeats=7):
             if quiet.stop()[1]:
                 accepted.append(seconds)
         kept = accepted if len(accepted) >= 3 else rounds
-        times = {name: median([seconds[name] for seconds in kept]) for name in VARIANTS}
+        times = {name: lower_quartile([s[name] for s in kept]) for name in VARIANTS}
         table.append(
             {
                 "layer": layer,

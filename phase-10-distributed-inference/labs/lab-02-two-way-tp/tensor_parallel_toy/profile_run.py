@@ -233,6 +233,7 @@ def record_mlp(tp, config, modes, repeats=9):
         for mode in modes
         if mode.name in ("plain", "sequential", "overlap")
     }
+    settings["overlap"] = (True, ("overlap", 2), {})  # the order itself, wherever the plan uses it
     runs = {name: [] for name in settings}
     for _ in range(repeats):
         for name, kept in runs.items():
