@@ -37,7 +37,7 @@ def test_page_is_clean_and_fits_a_phone(open_page, address, name):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, "print.html", "404.html"])
 def test_page_has_no_wcag_violation(open_page, address, name, theme):
     page = open_page(f"{address}/{name}", theme)
     assert theme in page.evaluate("document.documentElement.className").split()
