@@ -2,10 +2,9 @@
 
     python benchmarks/grading.py [speed] [growth] [forged] [--write]
 
-speed: submissions of lab 01 (solutions, starters and mistakes, mixed) per second. Blocks of the
-    three graders take turns, so that a slow moment of the machine slows all of them; every block of
-    ours starts its own sandboxes. Plain pytest and gradescope-utils run one process per submission,
-    as many at a time, without any isolation.
+speed: submissions of lab 01 (solutions, starters and mistakes, mixed) per second. In each round
+    ours grades all of them, starting its servers anew, and the other two grade a fifth of them: one
+    process per submission, as many at a time, without any isolation.
 growth: time and memory of the grader's processes for 100 to 2,000 submissions.
 forged: the corpus against the other two, which run it in their own process. A submission is forged
     when it scores more than its header says it deserves. They run inside bubblewrap, for this
@@ -218,31 +217,26 @@ POINTS = points_of_checks()
 def speed(count, rounds):
     """Seconds per submission of each grader, per round."""
     sources = mixed_sources(count)
-    each = max(6, count // rounds)
-    few = max(6, each // 4)
+    few = sources[: max(6, count // 5)]
     times = {"grading": [], "pytest": [], "gradescope-utils": []}
     scores = {name: {} for name in times}
     with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(plain_pytest, few[:JOBS]))  # warms the caches of their copies of the course
         for number in range(rounds):
-            block = sources[number * each : (number + 1) * each]
             started = time.perf_counter()
-            for source, score in zip(block, ours(block), strict=True):
-                scores["grading"][source] = score
-            times["grading"].append((time.perf_counter() - started) / len(block))
+            scores["grading"] = dict(zip(sources, ours(sources), strict=True))
+            times["grading"].append((time.perf_counter() - started) / len(sources))
             for name, grader in (("pytest", plain_pytest), ("gradescope-utils", gradescope_utils)):
                 started = time.perf_counter()
-                for source, score in zip(block[:few], pool.map(grader, block[:few]), strict=True):
-                    scores[name][source] = score
-                times[name].append((time.perf_counter() - started) / few)
+                scores[name] = dict(zip(few, pool.map(grader, few), strict=True))
+                times[name].append((time.perf_counter() - started) / len(few))
             line = ", ".join(f"{name} {1 / values[-1]:.1f}/s" for name, values in times.items())
             print(f"round {number + 1}: {line}", flush=True)
-    different = [
-        (scores["grading"][source], score)
-        for source, score in scores["pytest"].items()
-        if scores["grading"][source] != score
-    ]
-    assert not different, f"the same submission, other scores (ours, plain pytest): {different}"
-    result = {"submissions": each * rounds, "jobs": JOBS}
+    # Plain pytest compares with arguments that a submission may have bent; ours does not.
+    pairs = [(scores["grading"][source], score) for source, score in scores["pytest"].items()]
+    assert all(own <= other for own, other in pairs), f"ours gives more than plain pytest: {pairs}"
+    differ = sum(own != other for own, other in pairs)
+    result = {"submissions": count, "jobs": JOBS, "compared": len(pairs), "scored_lower": differ}
     for name, values in times.items():
         result[name] = {"per_s": round(1 / statistics.median(values), 2)}
     for name in ("pytest", "gradescope-utils"):
@@ -336,7 +330,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="*", default=[], help="speed, growth, forged (default: all)")
     parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="*", default=[100, 500, 2000])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()

@@ -3,6 +3,7 @@
 import hashlib
 import platform
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy
@@ -11,11 +12,13 @@ import pytest
 from labkit.loading import ROOT, Lab, find_labs
 
 
+@cache
 def labs_by_prefix() -> dict[str, Lab]:
     """lab-01 -> Lab."""
     return {lab.prefix: lab for lab in find_labs()}
 
 
+@cache
 def tests_digest(lab: Lab) -> str:
     """The hash of the lab's tests, its data, collectives.py and labkit."""
     digest = hashlib.sha256()
@@ -28,6 +31,7 @@ def tests_digest(lab: Lab) -> str:
     return digest.hexdigest()
 
 
+@cache
 def environment() -> dict[str, str]:
     """Versions of everything a result may depend on, and the hash of this tool."""
     digest = hashlib.sha256()
