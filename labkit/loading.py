@@ -2,12 +2,14 @@
 
 import hashlib
 import itertools
+import os
 import sys
 import types
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+IMPLEMENTATIONS = ("solution", "starter")
 _serial = itertools.count()
 
 
@@ -51,6 +53,19 @@ def choose_lab(name: str, labs: list[Lab]) -> Lab:
     what = "is ambiguous: it could be" if matches else "is not a lab; there are"
     choices = ", ".join(lab.name for lab in matches or labs)
     raise ValueError(f"'{name}' {what} {choices}")
+
+
+def chosen_implementation() -> str:
+    """What LAB_IMPL names, `solution` by default. ValueError for anything else."""
+    which = os.environ.get("LAB_IMPL", "solution")
+    if which not in IMPLEMENTATIONS:
+        raise ValueError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
+    return which
+
+
+def chosen_file(folder: Path) -> Path:
+    """The file that LAB_IMPL names in a lab's folder, for the programs that stand beside it."""
+    return Path(folder) / f"{chosen_implementation()}.py"
 
 
 def sha256(path: Path) -> str:

@@ -4,8 +4,8 @@ A lab's mistakes.py holds one function per mistake, `<function>__<what_is_wrong>
 first line completes "Your result is what you get when ..."; its last paragraph is
 `Rejected by: test_a, test_b`. The bank is executed on top of the solution's namespace.
 
-`python -m labkit.mistakes [LAB]` applies each mistake to a copy of the solution, runs the lab's
-tests and prints which check rejected it; exit status 1 if one survives.
+`python -m labkit.mistakes [LAB]` applies each mistake to a copy of the solution, runs the tests it
+names and prints which check rejected it; exit status 1 if one survives.
 """
 
 import argparse
@@ -155,7 +155,7 @@ class Verdict:
 
 
 def try_mistake(lab: Lab, name: str) -> Verdict:
-    """Run the lab's tests on the solution with one mistake in it."""
+    """Run the tests that a mistake names on the solution with that mistake in it."""
     import pytest
 
     from labkit.plugin import Implementation
@@ -186,8 +186,9 @@ def try_mistake(lab: Lab, name: str) -> Verdict:
 
     substitute = Substitute()
     options = ["-q", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    named = [f"{lab.file('test_lab')}::{name}" for name in mistake.rejected_by]
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([str(lab.file("test_lab")), *options], plugins=[substitute])
+        pytest.main([*named, *options], plugins=[substitute])
     failed = [n for n, c in substitute.claims.items() if c["outcome"] == "failed"]
     crashed = [n for n in failed if substitute.claims[n]["crashed"]]
     hints = " ".join(c["hint"] for c in substitute.claims.values())

@@ -12,10 +12,16 @@ from pathlib import Path
 import pytest
 
 from labkit import loading
-from labkit.loading import LoadError, choose_lab, describe_exception, find_labs, load_module
+from labkit.loading import (
+    LoadError,
+    choose_lab,
+    chosen_implementation,
+    describe_exception,
+    find_labs,
+    load_module,
+)
 from labkit.scoreboard import Scoreboard
 
-IMPLEMENTATIONS = ("solution", "starter")
 CALLS_KEPT = 64
 
 
@@ -42,9 +48,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    which = os.environ.get("LAB_IMPL", "solution")
-    if which not in IMPLEMENTATIONS:
-        raise pytest.UsageError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
+    try:
+        which = chosen_implementation()
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
     labs = find_labs(config.rootpath)
     config.stash[STATE] = State(which, labs)
     for folder in {str(lab.path.parent) for lab in labs}:

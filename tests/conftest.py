@@ -23,21 +23,18 @@ class Run:
 
 
 class Course:
-    """A copy of the machinery and lab 01 alone, under `root`."""
+    """A copy of the machinery and one lab alone, under `root`."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, lab: Path = LAB_01):
         self.root = root
+        self.lab = root / lab
         ignore = shutil.ignore_patterns("__pycache__")
         for name in ("conftest.py", "pytest.ini"):
             shutil.copy(ROOT / name, root / name)
         shutil.copytree(ROOT / "labkit", root / "labkit", ignore=ignore)
-        shutil.copytree(ROOT / LAB_01, root / LAB_01, ignore=ignore)
+        shutil.copytree(ROOT / lab, root / lab, ignore=ignore)
         shutil.copy(ROOT / LABS / "collectives.py", root / LABS / "collectives.py")
         self.fresh_starter()
-
-    @property
-    def lab(self) -> Path:
-        return self.root / LAB_01
 
     @property
     def starter(self) -> Path:
@@ -57,7 +54,7 @@ class Course:
         (folder / "test_lab.py").write_text(test, encoding="utf-8")
         return folder
 
-    def run(self, *arguments, cwd=None, **environment) -> Run:
+    def run(self, *arguments, cwd=None, timeout_s=100, **environment) -> Run:
         """python ARGUMENTS in the copy; a pipe, so no colour."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
         done = subprocess.run(
@@ -68,7 +65,7 @@ class Course:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=100,
+            timeout=timeout_s,
         )
         return Run(done.returncode, done.stdout)
 

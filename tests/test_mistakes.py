@@ -14,7 +14,7 @@ FEWEST = {"lab-01": 14, "lab-02": 12, "lab-03": 12, "lab-04": 12}
 @pytest.mark.parametrize("lab", LABS_HERE, ids=lambda lab: lab.prefix)
 def test_every_mistake_is_rejected_by_the_check_it_violates(lab, read_only_course):
     """In a process of its own: the bank runs pytest on copies of the solution."""
-    run = read_only_course.run("-m", "labkit.mistakes", lab.prefix, cwd=ROOT)
+    run = read_only_course.run("-m", "labkit.mistakes", lab.prefix, cwd=ROOT, timeout_s=280)
     assert run.status == 0, run.text
     assert run.text.count("  rejected ") >= FEWEST.get(lab.prefix, 12)
     assert "SURVIVES" not in run.text

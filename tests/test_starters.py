@@ -2,13 +2,14 @@
 
 import ast
 import inspect
+import json
 import os
 
 import pytest
 
 from labkit.loading import Lab, find_labs, load_module
 from labkit.starters import derive, is_edited, write
-from tests.conftest import LAB_01, LABS, ROOT
+from tests.conftest import LAB_01, LABS, ROOT, Course
 
 LABS_HERE = find_labs(ROOT)
 each_lab = pytest.mark.parametrize("lab", LABS_HERE, ids=lambda lab: lab.prefix)
@@ -51,21 +52,20 @@ def test_the_starter_has_the_solutions_signatures_and_docstrings(lab, tmp_path):
 
 
 @each_lab
-def test_every_graded_function_of_the_starter_is_todo(lab, tmp_path):
-    """Called with anything, a function that the learner writes raises NotImplementedError."""
-    (tmp_path / lab.name).mkdir()
-    path = tmp_path / lab.name / "starter.py"
-    path.write_text(derive(lab), encoding="utf-8")
-    starter = functions_of(load_module(path))
-    stubs = [f for f in starter.values() if "raise NotImplementedError(" in inspect.getsource(f)]
-    assert stubs
-    for function in stubs:
-        required = inspect.signature(function).parameters.values()
-        arguments = [None for p in required if p.default is p.empty]
-        with pytest.raises(
-            NotImplementedError, match=f"{lab.prefix} · {function.__name__} is yours"
-        ):
-            function(*arguments)
+def test_a_fresh_starter_is_all_todo_on_one_screen(lab, tmp_path):
+    """No claim passes, none fails: each is `todo`, or needs what this machine lacks."""
+    course = Course(tmp_path, lab.path.relative_to(ROOT))
+    run = course.pytest(lab.prefix, "--scores", "scores.json", impl="starter")
+    (scores,) = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))["labs"]
+    outcomes = {claim["name"]: claim["outcome"] for claim in scores["claims"]}
+    assert run.status == 1
+    assert "todo" in outcomes.values()
+    others = {n: outcome for n, outcome in outcomes.items() if outcome not in ("todo", "not_run")}
+    assert not others
+    assert scores["points"]["earned"] == 0
+    lines = run.text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 24 + list(outcomes.values()).count("not_run"), "one line more for a reason"
 
 
 @each_lab

@@ -59,7 +59,7 @@ def test_every_stage_runs_every_microbatch(lab):
 @pytest.mark.points(9)
 @pytest.mark.waits_for("test_every_stage_runs_every_microbatch")
 def test_no_microbatch_early_or_late(lab):
-    """No microbatch runs before its input is there, or later than it could."""
+    """No microbatch runs before its input is there, or later than need be"""
     for p, m in SIZES:
         grid = lab.schedule_grid(p, m)
         call = f"schedule_grid(p={p}, m={m})"
