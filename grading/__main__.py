@@ -17,7 +17,9 @@ def main(arguments=None) -> int:
 
     run = commands.add_parser("run", help="grade a folder or zip file of submissions")
     run.add_argument("submissions", help="a folder or zip file as the course's platform exports it")
-    run.add_argument("--out", required=True, help="folder of the ledger and the exports")
+    run.add_argument(
+        "--out", default="grades", help="folder of the ledger and the exports (default: grades)"
+    )
     run.add_argument("--lab", help="grade this lab alone, such as 01")
     run.add_argument("--jobs", type=int, default=os.cpu_count(), help="submissions at a time")
     run.add_argument("--cluster", help="a Dask scheduler's address, or 'local' for one made here")
@@ -39,7 +41,9 @@ def main(arguments=None) -> int:
         command = commands.add_parser(name, help=text)
         if name == "explain":
             command.add_argument("student")
-        command.add_argument("--out", required=True, help="folder of the ledger")
+        command.add_argument(
+            "--out", default="grades", help="folder of the ledger (default: grades)"
+        )
         if name == "export":
             command.add_argument("--format", action="append", help="csv, json, ... (default: all)")
 
