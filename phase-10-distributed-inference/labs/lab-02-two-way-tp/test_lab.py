@@ -396,7 +396,7 @@ def test_an_impossible_split_is_refused_in_one_sentence(lab):
 
 @pytest.mark.points(4)
 def test_recorded_treatments_and_collectives(lab):
-    """Recorded at TP=2: what became of each tensor, and each step's bill."""
+    """Recorded at TP=2: what became of each tensor; each step's bill."""
     whole = capture("tp1")["ranks"][0]["parameters"]
     ranks = [report["parameters"] for report in capture("tp2")["ranks"]]
     seen = {
@@ -535,7 +535,7 @@ def expect_overlap(lab, name, problem):
 
 @pytest.mark.points(12)
 def test_all_gather_hides_behind_the_gemms(lab):
-    """All-gather + GEMM: the next chunk travels while this one multiplies"""
+    """All-gather + GEMM: the next chunk travels while one multiplies"""
     expect_overlap(lab, "all_gather_gemm_schedule", "all_gather_gemm")
 
 

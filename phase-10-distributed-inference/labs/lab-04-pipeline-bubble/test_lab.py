@@ -59,7 +59,7 @@ def test_every_stage_runs_every_microbatch(lab):
 @pytest.mark.points(9)
 @pytest.mark.waits_for("test_every_stage_runs_every_microbatch")
 def test_no_microbatch_early_or_late(lab):
-    """No microbatch runs before its input is there, or later than need be"""
+    """No microbatch runs before its input is there, or needlessly late."""
     for p, m in SIZES:
         grid = lab.schedule_grid(p, m)
         call = f"schedule_grid(p={p}, m={m})"
@@ -132,7 +132,7 @@ def test_published_bubbles(lab):
 
 @pytest.mark.points(8)
 def test_fewest_microbatches(lab):
-    """8 stages at a 10 % budget need 63 microbatches; strictly under needs 64."""
+    """8 stages idle 10 % with 63 microbatches; under 10 % takes 64."""
     tenth = Fraction(1, 10)
     by_hand = [
         ((8, tenth), 63),  # 7/70 is exactly 10 %
@@ -183,7 +183,7 @@ def test_latency_gains_nothing(lab):
 
 @pytest.mark.points(8)
 def test_throughput_grows(lab):
-    """Throughput nears p times one device; decoding needs p in flight."""
+    """Throughput nears that of p devices; decoding needs p or more."""
     model_s, hop_s = Fraction(24, 1000), Fraction(3, 1000)
     for p in (1, 2, 3, 4):
         for m in (1, 2, 5):
@@ -402,7 +402,7 @@ def test_1f1b(lab):
 
 @pytest.mark.points(6)
 def test_interleaved(lab):
-    """v chunks per rank: the bubble falls to (p-1)/(vm+p-1), memory rises."""
+    """v chunks per rank: bubble (p-1)/(vm+p-1), more activations."""
     captures = torch_orders("Interleaved1F1B")
     assert len(captures) == 30
     for capture in captures:
