@@ -36,7 +36,8 @@ def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") ->
         if actual.shape == expected.shape[::-1] and actual.ndim > 1:
             extra = " (its transpose)"
         _fail(call, f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea)
-    if actual.dtype.kind not in "fiu" or (expected.dtype.kind == "f" and actual.dtype.kind != "f"):
+    wrong_kind = expected.ndim and expected.dtype.kind == "f" and actual.dtype.kind != "f"
+    if actual.dtype.kind not in "fiu" or wrong_kind:
         _fail(call, f"returned dtype {actual.dtype}, expected {expected.dtype}", idea)
     if not np.isfinite(actual).all():
         at = [int(i) for i in np.argwhere(~np.isfinite(actual))[0]]

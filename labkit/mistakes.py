@@ -24,6 +24,7 @@ import numpy as np
 from labkit.loading import Lab, choose_lab, find_labs, load_module
 
 MAX_CALLS_COMPARED = 24
+MAX_CAUSES = 3
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,16 @@ def find_hint(lab: Lab, calls) -> str:
     for name, args, kwargs, outcome in reversed(list(calls)[-MAX_CALLS_COMPARED:]):
         if same(outcome, outcome_of(getattr(solution, name), args, kwargs)):
             continue
-        causes = []
-        for mistake in sorted(bank.mistakes, key=lambda mistake: mistake.replaces != name):
+        own, others = [], []
+        for mistake in bank.mistakes:
             right = getattr(solution, mistake.replaces)
             bank.apply(mistake)  # a wrong helper makes the functions that call it wrong too
             if same(outcome, outcome_of(getattr(solution, name), args, kwargs)):
-                causes.append(mistake.when)
+                (own if mistake.replaces == name else others).append(mistake.when)
             setattr(solution, mistake.replaces, right)
-        if causes:
-            return "your result is what you get when " + ", or when ".join(dict.fromkeys(causes))
+        causes = list(dict.fromkeys(own or others))
+        if 0 < len(causes) <= MAX_CAUSES:  # a hint that names many causes names none
+            return "your result is what you get when " + ", or when ".join(causes)
     return ""
 
 

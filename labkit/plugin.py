@@ -79,6 +79,7 @@ class State:
         self.which = which
         self.by_folder = {lab.path: lab for lab in labs}
         self.implementations = {}
+        self.left_out = ""
 
     def lab_of(self, item):
         return self.by_folder.get(item.path.parent)
@@ -204,6 +205,20 @@ def vllm_python():
         return sys.executable
     own = loading.ROOT / ".venv-vllm" / "bin" / "python"
     return str(own) if own.exists() else None
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Where only the labs' packages are installed, tests/ is left out, and the end says so."""
+    if collection_path == config.rootpath / "tests" and not importlib.util.find_spec("hypothesis"):
+        config.stash[STATE].left_out = "tests/ not run here: make test installs what it needs"
+        return True
+    return None
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.stash[STATE].left_out:
+        terminalreporter.write_line("")
+        terminalreporter.write_line(config.stash[STATE].left_out)
 
 
 # --- outcomes -----------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class TracedArray(np.ndarray):
 
     def __getitem__(self, key):
         first = key[0] if isinstance(key, tuple) and key else key
-        if self.trace is not None and isinstance(first, (np.ndarray, list)):
+        if self.trace is not None and isinstance(first, (np.ndarray, list, int, np.integer)):
             self.trace.table_rows.append(self.shape[0])
         return super().__getitem__(key)
 
@@ -103,12 +103,7 @@ def _write(trace, operation, inputs, result):
         return  # scaling by a number is not a product of two arrays
     left, size = arrays[0], int(np.size(result))
     if operation is np.einsum:
-        # one multiplication per point of the index space: count each letter once
-        terms = inputs[0].split("->")[0].replace(" ", "").split(",")
-        letters = {}
-        for term, array in zip(terms, arrays, strict=True):
-            letters.update(zip(term, array.shape, strict=True))
-        count = prod(letters.values())
+        count = _einsum_points(inputs)
     elif operation in (np.multiply, np.outer):
         count = size
     elif operation is np.vdot:
@@ -118,3 +113,27 @@ def _write(trace, operation, inputs, result):
     else:
         count = size * left.shape[-1]
     trace.multiplications.append(int(count))
+
+
+def _einsum_points(inputs):
+    """The size of einsum's index space: one multiplication per point, each letter counted once."""
+    if isinstance(inputs[0], str):
+        terms, arrays = list(_einsum_terms(inputs[0])), inputs[1:]
+    else:  # einsum(a, [0, 1], b, [1, 2], ...)
+        arrays, terms = inputs[0:-1:2], [list(term) for term in inputs[1::2]]
+    sizes = {}
+    for term, array in zip(terms, arrays, strict=False):
+        if "..." in term or Ellipsis in term:
+            mark = "..." if "..." in term else Ellipsis
+            at, extra = term.index(mark), array.ndim - (len(term) - 1)
+            # dimensions behind an ellipsis align from the right
+            term = term[:at] + [("...", extra - i) for i in range(extra)] + term[at + 1 :]
+        for letter, size in zip(term, array.shape, strict=True):
+            sizes[letter] = max(size, sizes.get(letter, 1))
+    return prod(sizes.values())
+
+
+def _einsum_terms(subscripts):
+    for term in subscripts.split("->")[0].replace(" ", "").split(","):
+        head, dots, tail = term.partition("...")
+        yield [*head, "...", *tail] if dots else [*term]

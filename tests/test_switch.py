@@ -114,3 +114,19 @@ def test_no_test_of_a_lab_imports_an_implementation():
             words = line.split()
             if words[:1] in (["import"], ["from"]):
                 assert not {"solution", "starter", "mistakes"} & set(words), f"{path}: {line}"
+
+
+def test_without_the_course_tests_packages_the_labs_are_graded_and_the_rest_is_named(course):
+    """What `make labs` installs has no hypothesis; `pytest` must still work there."""
+    (course.root / "tests").mkdir()
+    (course.root / "tests" / "test_course.py").write_text("import hypothesis\n")
+    hide = (
+        "import importlib.util as u, sys, pytest\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'hypothesis' else real(name, *rest)\n"
+        "sys.exit(pytest.main(['-m', 'not gpu', '-p', 'pytest_timeout']))"
+    )
+    run = course.run("-c", hide, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert run.status == 0, run.text
+    assert "100/100 points" in run.text
+    assert "tests/ not run here: make test installs what it needs" in run.text

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from labkit.traced import traced
 
 A = np.arange(15.0).reshape(3, 5)
@@ -12,6 +13,8 @@ WAYS = {
     "dot": lambda a, b: np.dot(a, b),
     "method dot": lambda a, b: a.dot(b),
     "einsum": lambda a, b: np.einsum("ij,jk->ik", a, b),
+    "einsum with dots": lambda a, b: np.einsum("...j,jk->...k", a, b),
+    "einsum with lists": lambda a, b: np.einsum(a, [0, 1], b, [1, 2], [0, 2]),
     "tensordot": lambda a, b: np.tensordot(a, b, axes=1),
     "inner": lambda a, b: np.inner(a, b.T),
     "broadcast and sum": lambda a, b: (a[:, :, None] * b[None]).sum(axis=1),

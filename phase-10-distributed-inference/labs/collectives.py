@@ -23,14 +23,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Call:
-    """One collective: what it was, among how many ranks, how many bytes, and what it produced."""
+    """One collective: what it was, among how many ranks, how many bytes, what went in and out."""
 
     order: int
     operation: str
     num_ranks: int
     payload_bytes: int
     sent_bytes_per_rank: Fraction
-    outputs: tuple = field(repr=False, compare=False)  # one array per rank, read-only
+    inputs: tuple = field(repr=False, compare=False)  # one array per rank, read-only
+    outputs: tuple = field(repr=False, compare=False)
 
 
 @dataclass
@@ -152,11 +153,16 @@ def _write(operation, parts, payload_bytes, ring, outputs):
     ledgers = _ledgers.get()
     if len(parts) == 1 or not ledgers:
         return
-    kept = tuple(np.array(output) for output in outputs)
-    for array in kept:
-        array.flags.writeable = False
+    inputs, outputs = _keep(parts), _keep(outputs)
+    sent = ring * payload_bytes
     for ledger in ledgers:
         order = len(ledger.calls)
-        ledger.calls.append(
-            Call(order, operation, len(parts), payload_bytes, ring * payload_bytes, kept)
-        )
+        call = Call(order, operation, len(parts), payload_bytes, sent, inputs, outputs)
+        ledger.calls.append(call)
+
+
+def _keep(arrays):
+    copies = tuple(np.array(array) for array in arrays)
+    for copy in copies:
+        copy.flags.writeable = False
+    return copies

@@ -176,6 +176,34 @@ def row_parallel__sums_without_the_collective(x, W, num_ranks):
     return sum(x[..., part] @ W[:, part].T for part in mine)
 
 
+def row_parallel__all_reduces_a_finished_sum(x, W, num_ranks):
+    """the sum is finished by hand and then all-reduced with zeros.
+
+    A collective for show: no rank could have made that sum alone.
+    Rejected by: test_row_parallel_makes_one_all_reduce
+    """
+    cols = shard_size("in_features", W.shape[1], num_ranks)
+    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
+    y = sum(x[..., part] @ W[:, part].T for part in mine)
+    return all_reduce([y] + [np.zeros_like(y)] * (num_ranks - 1))[0]
+
+
+def row_parallel__pads_blocks_of_outputs_with_zeros(x, W, num_ranks):
+    """W is split by outputs and each block is padded with zeros for the all-reduce.
+
+    The sum of padded blocks is the right value: a gather dressed up as a reduction.
+    Rejected by: test_row_parallel_makes_one_all_reduce
+    """
+    shard_size("in_features", W.shape[1], num_ranks)
+    rows = shard_size("out_features", W.shape[0], num_ranks)
+    partials = []
+    for r in range(num_ranks):
+        partial = np.zeros((*x.shape[:-1], W.shape[0]))
+        partial[..., r * rows : (r + 1) * rows] = x @ W[r * rows : (r + 1) * rows].T
+        partials.append(partial)
+    return all_reduce(partials)[0]
+
+
 def row_parallel__scales_x_in_place(x, W, num_ranks):
     """x is overwritten on the way.
 
@@ -338,6 +366,51 @@ def attention_tp__gathers_the_heads(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, 
     return all_gather(outputs, axis=-1)[0] @ Wo.T
 
 
+def attention_tp__every_rank_computes_every_head(
+    x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks
+):
+    """every rank computes every head, and the all-reduce averages p equal results.
+
+    The value is right; nothing was split.
+    Rejected by: test_attention_tp_makes_one_all_reduce_and_splits_the_work
+    """
+    shard_size("num_heads", num_heads, num_ranks)
+    if num_ranks % num_kv_heads and num_kv_heads % num_ranks:
+        raise ValueError(f"num_kv_heads={num_kv_heads} and num_ranks={num_ranks} do not divide")
+    head_dim = Wq.shape[0] // num_heads
+    partials = []
+    for _ in range(num_ranks):
+        q = (x @ Wq.T).reshape(-1, num_heads, head_dim)
+        k = (x @ Wk.T).reshape(-1, num_kv_heads, head_dim)
+        v = (x @ Wv.T).reshape(-1, num_kv_heads, head_dim)
+        partials.append(causal_attention(q, k, v) @ Wo.T / num_ranks)
+    return all_reduce(partials)[0]
+
+
+def attention_tp__every_rank_projects_all_kv_heads(
+    x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks
+):
+    """every rank projects all KV heads and keeps the ones it needs.
+
+    Correct, but Wk and Wv stand whole on every rank, and their work is done num_ranks times.
+    Rejected by: test_attention_tp_makes_one_all_reduce_and_splits_the_work
+    """
+    heads = shard_size("num_heads", num_heads, num_ranks)
+    if num_ranks % num_kv_heads and num_kv_heads % num_ranks:
+        raise ValueError(f"num_kv_heads={num_kv_heads} and num_ranks={num_ranks} do not divide")
+    head_dim = Wq.shape[0] // num_heads
+    kv_heads = max(1, num_kv_heads // num_ranks)
+    partials = []
+    for r in range(num_ranks):
+        rows = slice(r * heads * head_dim, (r + 1) * heads * head_dim)
+        first = r * num_kv_heads // num_ranks
+        q = (x @ Wq[rows].T).reshape(-1, heads, head_dim)
+        k = (x @ Wk.T).reshape(-1, num_kv_heads, head_dim)[:, first : first + kv_heads]
+        v = (x @ Wv.T).reshape(-1, num_kv_heads, head_dim)[:, first : first + kv_heads]
+        partials.append(causal_attention(q, k, v) @ Wo[:, rows].T)
+    return all_reduce(partials)[0]
+
+
 def vocab_parallel_embedding__forgets_the_mask(token_ids, E, num_ranks):
     """tokens of other ranks are looked up too, at a wrapped-around row, and added.
 
@@ -391,6 +464,33 @@ def mlp_tp_sequence_parallel__reduces_and_then_slices(x, W1, W2, num_ranks):
     partials = [np.maximum(g @ W1[:, m], 0.0) @ W2[m] for g, m in zip(gathered, mine, strict=True)]
     reduced = all_reduce(partials)
     return np.concatenate([reduced[r][r * tokens : (r + 1) * tokens] for r in range(num_ranks)])
+
+
+def mlp_tp_sequence_parallel__scatters_a_dense_product(x, W1, W2, num_ranks):
+    """the whole MLP is computed on every rank, and the reduce-scatter adds p equal parts of it.
+
+    The value and the bytes are right; every rank needs all of W1 and W2.
+    Rejected by: test_no_rank_multiplies_by_more_than_its_share
+    """
+    tokens = shard_size("tokens", x.shape[0], num_ranks)
+    shard_size("hidden", W1.shape[1], num_ranks)
+    whole = all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)[0]
+    y = np.maximum(whole @ W1, 0.0) @ W2
+    return np.concatenate(reduce_scatter([y / num_ranks] * num_ranks, axis=0), axis=0)
+
+
+def mlp_tp_sequence_parallel__drops_the_rest_of_the_hidden_layer(x, W1, W2, num_ranks):
+    """hidden units that the ranks do not divide are dropped.
+
+    An even number of tokens hides it until the hidden layer is uneven.
+    Rejected by: test_layers_refuse_an_uneven_split
+    """
+    tokens = shard_size("tokens", x.shape[0], num_ranks)
+    width = W1.shape[1] // num_ranks
+    gathered = all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)
+    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
+    partials = [np.maximum(g @ W1[:, m], 0.0) @ W2[m] for g, m in zip(gathered, mine, strict=True)]
+    return np.concatenate(reduce_scatter(partials, axis=0), axis=0)
 
 
 def mlp_tp_sequence_parallel__forgets_the_gather(x, W1, W2, num_ranks):

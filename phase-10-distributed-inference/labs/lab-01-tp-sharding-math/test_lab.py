@@ -41,14 +41,28 @@ def expect_traffic(ledger, expected, num_ranks, call, idea):
     assert made == expected, f"{call}: made {said}, expected {want}. Look again at: {idea}."
 
 
-def expect_last_output(ledger, y, call, idea):
-    """What the function returned is what its last collective produced."""
-    if ledger.calls:
-        out = ledger.calls[-1].outputs[0]
-        same = out.shape == y.shape and np.allclose(out, y, rtol=0, atol=ATOL)
-        assert same, (
-            f"{call}: the result is not what the collective produced. Look again at: {idea}."
-        )
+def expect_meeting(ledger, y, parts, call, idea):
+    """The last collective met what each rank may know, `parts`, and produced the result y."""
+    if not ledger.calls:
+        return
+    last = ledger.calls[-1]
+    for rank, (brought, part) in enumerate(zip(last.inputs, parts, strict=True)):
+        what = f"{call}: what rank {rank} brings to the {last.operation}"
+        expect_close(brought, part, call=what, atol=ATOL, idea=idea)
+    out = np.concatenate(last.outputs) if last.operation == "reduce_scatter" else last.outputs[0]
+    expect_close(
+        y, out, call=f"{call}: the result, against its {last.operation}", atol=ATOL, idea=idea
+    )
+
+
+def blocks(size, num_ranks):
+    """Rank r owns entries r * size / num_ranks up to the next rank's."""
+    edges = [rank * size // num_ranks for rank in range(num_ranks + 1)]
+    return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
+
+
+def mlp_partials(x, W1, W2, num_ranks):
+    return [dense_mlp(x, W1[:, b], W2[b]) for b in blocks(HIDDEN, num_ranks)]
 
 
 @pytest.mark.points(6)
@@ -98,7 +112,8 @@ def test_column_parallel_makes_one_all_gather(lab):
                 y = lab.column_parallel(x, W, num_ranks)
             output_bytes = dense(x, W).nbytes
             expect_traffic(ledger, [("all_gather", output_bytes)], num_ranks, call, idea)
-            expect_last_output(ledger, y, call, idea)
+            shards = [dense(x, W[block]) for block in blocks(OUT, num_ranks)]
+            expect_meeting(ledger, y, shards, call, idea)
 
 
 @pytest.mark.points(10)
@@ -126,7 +141,8 @@ def test_row_parallel_makes_one_all_reduce(lab):
                 y = lab.row_parallel(x, W, num_ranks)
             output_bytes = dense(x, W).nbytes
             expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
-            expect_last_output(ledger, y, call, idea)
+            partials = [dense(x[..., b], W[:, b]) for b in blocks(IN, num_ranks)]
+            expect_meeting(ledger, y, partials, call, idea)
 
 
 @pytest.mark.points(10)
@@ -154,7 +170,7 @@ def test_mlp_tp_makes_exactly_one_all_reduce(lab):
                 y = lab.mlp_tp(x, W1, W2, num_ranks)
             output_bytes = dense_mlp(x, W1, W2).nbytes
             expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
-            expect_last_output(ledger, y, call, idea)
+            expect_meeting(ledger, y, mlp_partials(x, W1, W2, num_ranks), call, idea)
 
 
 @pytest.mark.points(8)
@@ -167,6 +183,7 @@ def test_no_rank_multiplies_by_more_than_its_share(lab):
     """No rank multiplies by more than its share of a weight"""
     x, W = draw(TOKENS, IN), draw(OUT, IN)
     W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
+    many = 24  # tokens, which sequence parallelism splits too
     cases = (
         ("column_parallel", (x, W), TOKENS * OUT * IN, TOKENS * OUT * IN),
         ("row_parallel", (x, W), TOKENS * OUT * IN, TOKENS * OUT * IN),
@@ -176,6 +193,12 @@ def test_no_rank_multiplies_by_more_than_its_share(lab):
             TOKENS * HIDDEN * max(IN, OUT),
             TOKENS * HIDDEN * (IN + OUT),
         ),
+        (
+            "mlp_tp_sequence_parallel",
+            (draw(many, IN), W1, W2),
+            many * HIDDEN * max(IN, OUT),
+            many * HIDDEN * (IN + OUT),
+        ),
     )
     for name, arrays, largest, total in cases:
         for num_ranks in RANKS:
@@ -183,8 +206,8 @@ def test_no_rank_multiplies_by_more_than_its_share(lab):
             getattr(lab, name)(*copies, num_ranks)
             call = f"{name}(..., num_ranks={num_ranks})"
             assert trace.total, (
-                f"{call}: no product of x and W was seen. Use them as they are given, with @; "
-                "np.asarray strips the counting."
+                f"{call}: no product of x and W was seen. Use slices of them as they are given, "
+                "with @; np.array, np.asarray and np.ascontiguousarray strip the counting."
             )
             assert trace.largest * num_ranks <= largest, (
                 f"{call}: one product took {trace.largest} multiplications; a rank's share is "
@@ -225,6 +248,7 @@ def test_layers_refuse_an_uneven_split(lab):
         ("row_parallel", (x, W), 10, 4),
         ("mlp_tp", (x, W.T, draw(14, OUT)), 14, 4),
         ("mlp_tp_sequence_parallel", (x, draw(10, 8), draw(8, OUT)), TOKENS, 4),
+        ("mlp_tp_sequence_parallel", (draw(8, 10), W.T, draw(14, OUT)), 14, 4),
         ("vocab_parallel_embedding", (np.array([0, 9]), draw(10, 6)), 10, 4),
     )
     for name, arrays, size, num_ranks in cases:
@@ -284,8 +308,8 @@ def attention_case(num_heads, num_kv_heads, head_dim=3, tokens=TOKENS, hidden=10
     return x, Wq, Wk, Wv, Wo
 
 
-def dense_attention(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads):
-    """Head by head, token by token: slow, and hard to get wrong."""
+def dense_heads(x, Wq, Wk, Wv, num_heads, num_kv_heads):
+    """All heads side by side, head by head, token by token: slow, and hard to get wrong."""
     head_dim = Wq.shape[0] // num_heads
     joined = np.zeros((x.shape[0], num_heads * head_dim))
     for head in range(num_heads):
@@ -299,7 +323,7 @@ def dense_attention(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads):
             joined[t, head * head_dim : (head + 1) * head_dim] = (weights / weights.sum()) @ v[
                 : t + 1
             ]
-    return joined @ Wo.T
+    return joined
 
 
 HEADS = ((8, 8, (1, 2, 4, 8)), (8, 2, (1, 2, 4, 8)), (6, 3, (1, 3, 6)), (6, 1, (1, 2, 3, 6)))
@@ -310,7 +334,8 @@ def test_attention_tp_equals_the_unsharded_block(lab):
     """Attention by heads equals the whole, KV heads copied or not"""
     for num_heads, num_kv_heads, rank_counts in HEADS:
         arrays = attention_case(num_heads, num_kv_heads)
-        expected = dense_attention(*arrays, num_heads, num_kv_heads)
+        *inputs_of_heads, Wo = arrays
+        expected = dense_heads(*inputs_of_heads, num_heads, num_kv_heads) @ Wo.T
         for num_ranks in rank_counts:
             call = (
                 f"attention_tp(x[5, 10], ..., num_heads={num_heads}, "
@@ -325,20 +350,28 @@ def test_attention_tp_equals_the_unsharded_block(lab):
 @pytest.mark.waits_for("test_attention_tp_equals_the_unsharded_block")
 def test_attention_tp_makes_one_all_reduce_and_splits_the_work(lab):
     """Attention makes one all-reduce, and each rank does its share"""
-    num_heads, num_kv_heads = 8, 2
+    num_heads, num_kv_heads, head_dim = 8, 2, 3
+    x, *weights = attention_case(num_heads, num_kv_heads)
+    Wq, Wk, Wv, Wo = weights
+    heads = dense_heads(x, Wq, Wk, Wv, num_heads, num_kv_heads)
+    idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
     for num_ranks in (1, 2, 8):
-        x, *weights = attention_case(num_heads, num_kv_heads)
         call = f"attention_tp(..., num_heads=8, num_kv_heads=2, num_ranks={num_ranks})"
-        idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
-        trace, (x, *weights) = traced(x, *weights)
+        trace, copies = traced(x, *weights)
         with collectives.record() as ledger:
-            y = lab.attention_tp(x, *weights, num_heads, num_kv_heads, num_ranks)
+            y = lab.attention_tp(*copies, num_heads, num_kv_heads, num_ranks)
         expect_traffic(ledger, [("all_reduce", TOKENS * 7 * 8)], num_ranks, call, idea)
-        expect_last_output(ledger, y, call, idea)
-        share = max(weight.size for weight in weights) * TOKENS // num_ranks
-        assert 0 < trace.largest <= max(share, weights[1].size * TOKENS // num_kv_heads), (
-            f"{call}: one product took {trace.largest} multiplications; a rank's share is {share}. "
-            "Look again at: each rank slices its heads out of Wq, Wk, Wv and Wo first."
+        mine = blocks(num_heads * head_dim, num_ranks)
+        partials = [heads[:, block] @ Wo[:, block].T for block in mine]
+        expect_meeting(ledger, y, partials, call, idea)
+        kv_copies = max(1, num_ranks // num_kv_heads)
+        scores = num_heads * TOKENS * TOKENS
+        work = TOKENS * (Wq.size + (Wk.size + Wv.size) * kv_copies + Wo.size)
+        work += 2 * scores * head_dim
+        # up to two products of score matrices, such as a scale or a mask, are a matter of style
+        assert work <= trace.total <= work + 2 * scores, (
+            f"{call}: {trace.total} multiplications in all, expected {work}. Look again at: "
+            "each rank slices its heads out of Wq, Wk, Wv and Wo first."
         )
     arrays = attention_case(6, 4)
     for num_ranks in (4, 6):  # 4 does not divide 6 heads; 6 is no multiple of 4 KV heads
@@ -362,12 +395,16 @@ def test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce(lab):
             y = lab.vocab_parallel_embedding(token_ids, E, num_ranks)
         expect_close(y, E[token_ids], call=call, atol=0.0, idea=idea)
         expect_traffic(ledger, [("all_reduce", 9 * 6 * 8)], num_ranks, call, idea)
-        expect_last_output(ledger, y, call, idea)
+        owners = token_ids // (48 // num_ranks)
+        parts = [np.where((owners == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
+        expect_meeting(ledger, y, parts, call, idea)
         trace, (table,) = traced(E)
         lab.vocab_parallel_embedding(token_ids, table, num_ranks)
-        assert trace.table_rows and max(trace.table_rows) * num_ranks <= 48, (
-            f"{call}: looked up in tables of {trace.table_rows} rows; a rank owns "
-            f"{48 // num_ranks}. Look again at: slice E as it is given, then look up in the slice."
+        rows = [*trace.table_rows, *(count // (9 * 6) for count in trace.multiplications)]
+        assert rows, f"{call}: E was not read. Look up in slices of E as it is given."
+        assert max(rows) * num_ranks <= 48, (
+            f"{call}: looked up among {max(rows)} rows; a rank owns {48 // num_ranks}. "
+            "Look again at: slice E first, then look up in the slice."
         )
 
 
@@ -387,8 +424,7 @@ def test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce(lab):
         expect_traffic(ledger, traffic, num_ranks, call, idea)
         if num_ranks == 1:
             continue
-        scattered = np.concatenate(ledger.calls[-1].outputs)
-        expect_close(y, scattered, call=call + ", against its reduce-scatter", atol=ATOL, idea=idea)
+        expect_meeting(ledger, y, mlp_partials(x, W1, W2, num_ranks), call, idea)
         with collectives.record() as plain:
             lab.mlp_tp(x, W1, W2, num_ranks)
         sent, plain_sent = ledger.sent_bytes_per_rank, plain.sent_bytes_per_rank
