@@ -193,7 +193,7 @@ def table_row(folder):
         folder.name.removeprefix("toy-").replace("-", " "),
         *(f"{step[name]:.0f}" for name in names),
         f"{step['overlap'] / step['DTensor']:.2f}",
-        f"{max(step['compute only'], 1e3 * result['comm_alone_s']):.0f}",
+        f"{1e3 * max(min(modes['compute only']['step_s']), result['comm_alone_s']):.0f}",
         f"{blocked[0]:.0f} / {blocked[1]:.0f}",
         f"{result['hidden']:.2f}",
         f"{saved[0]:.1f} / {saved[1]:.1f}",
@@ -208,4 +208,6 @@ def test_the_readme_tells_what_was_recorded(folder):
 
 
 def test_the_promised_recordings_are_there():
-    assert {folder.name for folder in CAPTURES} >= {"toy-2-ranks-loopback", "toy-2-ranks-1gbit"}
+    assert {folder.name for folder in CAPTURES} >= {
+        *("toy-2-ranks-loopback", "toy-2-ranks-1gbit", "toy-4-ranks-1gbit")
+    }
