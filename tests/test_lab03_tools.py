@@ -68,13 +68,14 @@ def test_the_links_are_ranges_and_every_gpu_has_one(tools):
     assert {gpu["link"] for gpu in tools.bill.GPUS.values()} <= set(tools.bill.LINKS)
 
 
+@pytest.mark.parametrize("protocols", ["STRAIGHT_LINE", "NCCL_PROTOCOLS"])
 @pytest.mark.parametrize(
     "gpu, link", [("A100", "NVLink 3"), ("H100", "NVLink 4"), ("L40S", "PCIe 4")]
 )
-def test_the_fitted_constants_lie_in_the_link_s_ranges(tools, gpu, link):
+def test_the_fitted_constants_lie_in_the_link_s_ranges(tools, gpu, link, protocols):
     data = tools.calibration_table.nccl_rows(tools.rows)
     for constants in tools.calibration_table.fit(
-        tools.bill, data[gpu], tools.bill.STRAIGHT_LINE
+        tools.bill, data[gpu], getattr(tools.bill, protocols)
     ).values():
         for value, column in zip(constants, ("c_s", "a_s", "busbw_bytes_per_s"), strict=True):
             low, high = tools.bill.LINKS[link][column]

@@ -320,6 +320,22 @@ def fastest_all_reduce__fixed_threshold(
     return "two_shot", two_shot_all_reduce_s(*direct)
 
 
+def fastest_all_reduce__ring_first(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes_per_s):
+    """a tie goes to the ring instead of the simplest kernel.
+
+    On one rank all three cost nothing. Among equals the docstring's order decides: one_shot first.
+    Rejected by: test_one_shot_two_shot_and_min
+    """
+    direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
+    costs = {
+        "ring": ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s),
+        "two_shot": two_shot_all_reduce_s(*direct),
+        "one_shot": one_shot_all_reduce_s(*direct),
+    }
+    name = min(costs, key=costs.get)
+    return name, costs[name]
+
+
 def hierarchical_all_reduce_s__whole_payload_across(
     num_nodes,
     gpus_per_node,
@@ -463,3 +479,19 @@ def busbw_at__straight_line(num_ranks, measured):
     """
     ranks = sorted(measured)
     return float(np.interp(num_ranks, ranks, [measured[p] for p in ranks]))
+
+
+def busbw_at__ends_only(num_ranks, measured):
+    """one line is drawn from the first to the last measured rank count.
+
+    The counts between them were measured too; the line goes through the two nearest neighbours.
+    Rejected by: test_predict_measured
+    """
+    require(num_ranks=num_ranks)
+    for ranks, busbw in measured.items():
+        require(num_ranks=ranks, busbw_bytes_per_s=busbw)
+    if not measured:
+        raise ValueError("measured must hold the bytes/s of one rank count at least, not {}")
+    ends = sorted({min(measured), max(measured)})
+    logs = np.interp(math.log(num_ranks), np.log(ends), np.log([measured[p] for p in ends]))
+    return math.exp(logs)

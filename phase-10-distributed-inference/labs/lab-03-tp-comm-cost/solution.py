@@ -39,7 +39,7 @@ LINKS = {
     },
     "PCIe 4": {
         "printed": (62, "GB/s both directions"),  # x16: L40S; 20 for two cards, 1.4 for eight
-        "c_s": (2.6e-6, 6.6e-6),
+        "c_s": (1.8e-6, 6.6e-6),
         "a_s": (1.0e-6, 1.4e-6),
         "busbw_bytes_per_s": (1.4e9, 20e9),
     },
