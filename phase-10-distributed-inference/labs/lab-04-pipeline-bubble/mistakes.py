@@ -362,6 +362,19 @@ def decode_steps_per_s__always_full(p, in_flight, model_s, hop_s):
     return p / model_s
 
 
+def decode_steps_per_s__full_above_p(p, in_flight, model_s, hop_s):
+    """more than p microbatches in flight are taken to keep p stages busy, whatever a hop takes.
+
+    A microbatch that travels keeps no stage busy. The stages are full when in_flight stage times
+    cover the latency: from p + p (p-1) hop_s / model_s microbatches on.
+
+    Rejected by: test_throughput_grows
+    """
+    _check_count("in_flight", in_flight)
+    latency = latency_s(p, model_s, hop_s)
+    return p / model_s if in_flight > p else in_flight / latency
+
+
 def decode_steps_per_s__drains_each_step(p, in_flight, model_s, hop_s):
     """the pipeline is drained after every decoding step.
 
