@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -10,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labkit.loading import choose_lab, find_labs, load_module
+from labkit.loading import ROOT, choose_lab, find_labs, load_module
 from labkit.starters import derive
 
 LAB = choose_lab("lab-04", find_labs())
@@ -29,11 +31,31 @@ def load_grid():
 grid = load_grid()
 
 
-def run_grid(*arguments, **environment):
-    command = [sys.executable, "grid.py", *arguments]
+def run_grid(*arguments, folder=LAB.path, **environment):
+    clean = {k: v for k, v in os.environ.items() if k != "LAB_IMPL"}
     return subprocess.run(
-        command, cwd=LAB.path, capture_output=True, text=True, timeout=60, env=environment or None
+        [sys.executable, "grid.py", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean | environment,
     )
+
+
+@pytest.fixture
+def draw_starter(tmp_path):
+    """Run a copy of grid.py beside a starter of one's own."""
+    folder = tmp_path / "labs" / LAB.name
+    folder.mkdir(parents=True)
+    shutil.copy(LAB.path / "grid.py", folder)
+
+    def draw(source, *arguments):
+        (folder / "starter.py").write_text(source, encoding="utf-8")
+        environment = {"LAB_IMPL": "starter", "PYTHONPATH": str(ROOT)}
+        return run_grid(*arguments, folder=folder, **environment)
+
+    return draw
 
 
 # --- text and SVG -------------------------------------------------------------------------------
@@ -93,10 +115,67 @@ def test_figures_are_what_the_program_draws_today(name, arguments, tmp_path, cap
 
 def test_the_program_says_in_one_line_what_is_wrong():
     refused = run_grid("0", "8")
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "grid.py: p=0: give a whole number, 1 or more\n"
     unknown = run_grid("4", "8", LAB_IMPL="solutoin")
-    assert unknown.returncode == 1 and "'solution' (the default) or 'starter'" in unknown.stderr
+    says = "grid.py: LAB_IMPL='solutoin': it is 'solution' (the default) or 'starter'\n"
+    assert (unknown.returncode, unknown.stdout, unknown.stderr) == (2, "", says)
+
+
+TASK_2 = "def schedule_grid(p, m):\n    return [[0, 1, None], [None, 0, 1]]\n"
+TODO = "    raise NotImplementedError('{} is yours to write')\n"
+
+
+def test_the_grid_is_drawn_before_the_later_tasks_are_done(draw_starter, tmp_path):
+    source = TASK_2 + "def grid_bubble(grid):\n" + TODO.format("grid_bubble")
+    done = draw_starter(source, "2", "2", "--svg", str(tmp_path / "new.svg"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        "rank 0  0 1 .\nrank 1  . 0 1\n"
+        "3 ticks, 2 of 6 cells idle: bubble not counted (grid_bubble is yours to write)\nwrote "
+    )
+    assert ElementTree.parse(tmp_path / "new.svg").getroot().tag == f"{SVG}svg"
+
+
+def test_an_order_is_drawn_before_its_activations_are_counted(draw_starter):
+    source = "def gpipe_order(p, m):\n    return [[('F', 0, 0)]]\n"
+    source += "def replay(order):\n    return [[('F', 0, 0)]]\n"
+    source += "def grid_bubble(grid):\n    return 0\n"
+    source += "def peak_live_activations(order):\n" + TODO.format("peaks")
+    done = draw_starter(source, "1", "1", "--schedule", "gpipe")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "rank 0  F0",
+        "1 ticks, 0 of 1 cells idle: bubble 0 = 0.0%",
+        "peak live activations per rank: not counted (peaks is yours to write)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def schedule_grid(p, m)\n", "starter.py line 1: expected ':'"),
+        ("import numpyy\n", "starter.py line 1: ModuleNotFoundError: "),
+        ("def schedule_grid(p, m):\n" + TODO.format("grid"), "grid is yours to write"),
+        ("def schedule_grid(p, m):\n    return [][p]\n", "starter.py line 2: IndexError: "),
+        ("def schedule_grid(p, m):\n    return None\n", "no grid to draw: your"),
+        ("def schedule_grid(p, m):\n    return [[]]\n", "no grid to draw: "),
+        ("def schedule_grid(p, m):\n    return [['0']]\n", "no grid to draw: "),
+    ],
+)
+def test_a_grid_that_cannot_be_drawn_is_one_line(draw_starter, source, says):
+    done = draw_starter(source, "2", "2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"grid.py: {says}") and done.stderr.count("\n") == 1
+
+
+def test_an_uneven_draft_is_drawn_and_its_bubble_refused(draw_starter):
+    source = "def schedule_grid(p, m):\n    return [[0, 1], [None, 0, 1], []]\n"
+    source += "def grid_bubble(grid):\n    raise ValueError('uneven')\n"
+    done = draw_starter(source, "3", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rank 1  . 0 1\nrank 2  \n3 ticks, 1 of 5 cells idle" in done.stdout
+    assert done.stdout.endswith("bubble not counted (uneven)\n")
 
 
 # --- the README's numbers -----------------------------------------------------------------------

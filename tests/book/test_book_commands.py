@@ -83,6 +83,7 @@ def try_command(command, folder, scratch):
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__", "captures"))
         for shared in folder.parent.glob("*.py"):
             shutil.copy(shared, scratch)
+        environment["PYTHONPATH"] = str(REPO)  # labkit, for a copy that lies elsewhere
         done = run([sys.executable, *words[1:]], copy, **environment)
         begun = environment.get("LAB_IMPL") == "starter"  # may say "yours to write" instead
         assert done.returncode == 0 or begun, done.stdout + done.stderr

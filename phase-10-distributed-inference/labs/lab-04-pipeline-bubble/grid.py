@@ -4,17 +4,26 @@
     python grid.py 4 8 --schedule 1f1b          gpipe, 1f1b or interleaved (--chunks 2)
     python grid.py 4 8 --svg bubble.svg
 
-It draws what solution.py computes, or with LAB_IMPL=starter what you wrote. `text(grid)` and
-`svg(grid, title)` draw any list of rows whose cells are microbatch numbers, ops or None.
+It draws what solution.py computes, or with LAB_IMPL=starter what you wrote: the grid as soon as you
+have it, and below it the bubble and the peaks, or which function they still wait for. `text(grid)`
+and `svg(grid, title)` draw any list of rows whose cells are microbatch numbers, ops or None.
 """
 
 import argparse
-import importlib.util
-import os
 import sys
 from html import escape
 from itertools import groupby
 from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[2]))  # the project's folder, which holds labkit
+
+from labkit.loading import (  # noqa: E402
+    LoadError,
+    chosen_file,
+    describe_exception,
+    load_module,
+)
 
 SCHEDULES = ("forward", "gpipe", "1f1b", "interleaved")
 
@@ -73,7 +82,7 @@ def svg(grid, title):
 
     Rows are ranks, columns are ticks. A rank's odd chunks (stage // ranks) are drawn hollow.
     """
-    ticks = len(grid[0])
+    ticks = max(map(len, grid))
     width, bottom = LEFT + ticks * CELL_W + 8, TOP + len(grid) * CELL_H
     idle = sum(row.count(None) for row in grid)
     shapes, kinds, hollow = [], set(), False
@@ -133,15 +142,33 @@ def _rect(kind, x, y, width, what, inset=False):
 
 
 def load_implementation():
-    """solution.py beside this file, or starter.py with LAB_IMPL=starter."""
-    which = os.environ.get("LAB_IMPL", "solution")
-    if which not in ("solution", "starter"):
-        sys.exit(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
-    path = Path(__file__).with_name(f"{which}.py")
-    spec = importlib.util.spec_from_file_location(f"lab_04_{which}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """solution.py beside this file, or starter.py with LAB_IMPL=starter.
+
+    ValueError for another LAB_IMPL, LoadError for a file that cannot be imported.
+    """
+    return load_module(chosen_file(HERE))
+
+
+def attempt(lab, function, *arguments):
+    """(result, None), or (None, one line that says why there is none yet)."""
+    try:
+        result = function(*arguments)
+    except (ValueError, NotImplementedError) as error:
+        return None, str(error)
+    except Exception as error:  # a slip in the learner's file: its line, not a traceback
+        return None, describe_exception(error, Path(lab.__file__))
+    return result, f"{function.__name__} returned None" if result is None else None
+
+
+def is_grid(grid):
+    """Can it be drawn? Rows of None, numbers and ops, not all empty; a draft may be uneven."""
+    if not isinstance(grid, list) or not all(isinstance(row, list) for row in grid):
+        return False
+    cells = [cell for row in grid for cell in row if cell is not None]
+    drawable = all(
+        isinstance(cell, int) or isinstance(cell, tuple) and len(cell) == 3 for cell in cells
+    )
+    return any(grid) and drawable
 
 
 def build(lab, schedule, p, m, chunks=2):
@@ -167,24 +194,30 @@ def main(arguments=None):
     parser.add_argument("--chunks", type=int, default=2, help="stages per rank, if interleaved")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the drawing to FILE")
     chosen = parser.parse_args(arguments)
-    lab = load_implementation()
     try:
-        grid, order = build(lab, chosen.schedule, chosen.p, chosen.m, chosen.chunks)
-        bubble = lab.grid_bubble(grid)
-        peaks = lab.peak_live_activations(order) if order else None
-    except (ValueError, NotImplementedError) as error:
-        sys.exit(f"grid.py: {error}")
+        lab = load_implementation()
+    except (ValueError, LoadError) as error:
+        parser.exit(2, f"grid.py: {error}\n")
+    made, problem = attempt(lab, build, lab, chosen.schedule, chosen.p, chosen.m, chosen.chunks)
+    grid, order = made or (None, None)
+    if not problem and not is_grid(grid):
+        problem = f"no grid to draw: your functions gave {grid!r:.60}"
+    if problem:
+        parser.exit(2, f"grid.py: {problem}\n")
     print(text(grid))
-    idle, cells = sum(row.count(None) for row in grid), len(grid) * len(grid[0])
-    print(
-        f"{len(grid[0])} ticks, {idle} of {cells} cells idle: bubble {bubble} = {float(bubble):.1%}"
-    )
-    if peaks:
-        print("peak live activations per rank:", *peaks)
+    ticks, cells = max(map(len, grid)), sum(map(len, grid))
+    idle = sum(row.count(None) for row in grid)
+    print(f"{ticks} ticks, {idle} of {cells} cells idle: bubble ", end="")
+    bubble, todo = attempt(lab, lab.grid_bubble, grid)
+    print(f"not counted ({todo})" if todo else f"{bubble} = {float(bubble):.1%}")
+    if order:
+        peaks, todo = attempt(lab, lab.peak_live_activations, order)
+        print("peak live activations per rank:", *([f"not counted ({todo})"] if todo else peaks))
     if chosen.svg:
         name = {"forward": "forward only", "gpipe": "GPipe", "1f1b": "1F1B"}
         title = name.get(chosen.schedule, f"interleaved 1F1B, {chosen.chunks} chunks per rank")
-        title += f", p = {chosen.p}, m = {chosen.m}: bubble {bubble}"
+        title += f", p = {chosen.p}, m = {chosen.m}"
+        title += f": bubble {bubble}" if bubble is not None else ""
         chosen.svg.write_text(svg(grid, title), encoding="utf-8")
         print(f"wrote {chosen.svg}")
 

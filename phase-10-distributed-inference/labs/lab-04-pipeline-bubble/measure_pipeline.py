@@ -29,7 +29,7 @@ from html import escape
 from pathlib import Path
 from statistics import median
 
-from grid import load_implementation
+from grid import LoadError, load_implementation
 
 HERE = Path(__file__).parent
 MICROBATCHES = (1, 2, 4, 8, 16)
@@ -300,8 +300,8 @@ def main(arguments=None):
     try:
         makespan_s = load_implementation().makespan_s
         makespan_s([1.0], 1)
-    except NotImplementedError as error:
-        sys.exit(f"measure_pipeline.py: {error}")
+    except (ValueError, LoadError, NotImplementedError) as error:
+        parser.exit(2, f"measure_pipeline.py: {error}\n")
 
     pipelines = [[chosen.stage_ms] * p for p in chosen.ranks]
     if not chosen.no_straggler:
