@@ -168,7 +168,7 @@ def test_recorded_runs_are_whole_and_say_what_we_say(folder):
     assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
 
 
-def step_medians(modes, warm_up=1, limit=0.25):
+def step_medians(modes, warm_up=3, limit=0.25):
     """Seconds per mode: over the steps beside which other programs used at most a quarter of the
     cores, if every mode has two of them; otherwise over all warm steps of every mode."""
     warm = {
