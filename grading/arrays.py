@@ -59,6 +59,23 @@ class Held:
 
     def __init__(self):
         self.arrays, self.bytes = [], 0
+        self.results = {}  # id -> array: what products and look-ups gave, and what was made of it
+
+    def note_result(self, result, counted, arguments):
+        """Remember `result` if the operation was counted, or worked on something that was."""
+        if counted or any(id(value) in self.results for value in _leaves(arguments)):
+            for value in _leaves([result]):
+                if isinstance(value, np.ndarray):
+                    self.results[id(value)] = value
+
+    def values(self, array):
+        """(dtype, shape, bytes) of a result; what was lent stays here, or nothing is counted."""
+        if id(array) not in self.results:
+            raise TypeError(
+                "this check counts what is done with the grader's own arrays: use them with numpy "
+                "operations; only results can be copied into other arrays"
+            )
+        return array.dtype.name, array.shape, array.tobytes()
 
     def number_of(self, array):
         if len(self.arrays) >= MAX_HELD or self.bytes + array.nbytes > MAX_HELD_BYTES:
@@ -82,7 +99,19 @@ class NoteFailed(Exception):
         self.note = note
 
 
-def perform_notes(notes, deadline=None):
+def is_counted(operation, arguments):
+    """Whether the trace sees it: a product, or a look-up in a table."""
+    names = {operation, *(value for value in arguments if type(value) is str)}
+    if names & set(_PRODUCTS) or any(n in _UFUNCS and _UFUNCS[n].signature for n in names):
+        return True
+    if operation in ("multiply", "ufunc") and "multiply" in names:
+        return sum(isinstance(value, np.ndarray) for value in _leaves(arguments)) > 1
+    looks_up = operation in ("[]", "getitem") or "take" in names
+    index = arguments[1:] if looks_up else ()
+    return any(isinstance(value, np.ndarray) or type(value) is list for value in index)
+
+
+def perform_notes(notes, held, deadline=None):
     """The results of the notes, in order; a note may use the results of earlier ones.
 
     A note is ("[]", array, index), ("T", array), (ufunc name, inputs...), or an operation of
@@ -101,6 +130,7 @@ def perform_notes(notes, deadline=None):
             result = _as_arrays(_perform_note(operation, args))
             if not isinstance(result, np.ndarray):
                 raise Refused("an operation that gives no array")
+            held.note_result(result, is_counted(operation, args), args)
             results.append(result)
         except Exception as error:
             raise NoteFailed(len(results)) from error

@@ -231,13 +231,22 @@ class Remote:
 
     def _serve(self, name, kind, operation, args, kwargs, notes):
         """Do what the worker noted down, then what it asks for, and answer."""
-        perform = self._collective if kind == "collective" else arrays.perform
+        held, done, counted = self._held, [], False
         try:
             with np.errstate(all="ignore"):
-                done = arrays.perform_notes(notes, self._deadline)
-                if self._held is not None:
+                if held is not None:
+                    done = arrays.perform_notes(notes, held, self._deadline)
                     args, kwargs = arrays.fulfil(args, done), arrays.fulfil(kwargs, done)
-                answer = ("value", perform(operation, args, kwargs), done)
+                if kind == "collective":
+                    result = self._collective(operation, args, kwargs)
+                elif operation == "values":
+                    result = held.values(*args)
+                else:
+                    result = arrays.perform(operation, args, kwargs)
+                    counted = arrays.is_counted(operation, args)
+                if held is not None:
+                    held.note_result(result, counted, (args, kwargs))
+                answer = ("value", result, done)
             self._send(answer, name)
         except (Incident, Infrastructure):
             raise

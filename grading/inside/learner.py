@@ -100,6 +100,10 @@ class Link:
             self.settle()
         return array
 
+    def forget(self):
+        """Notes of a call that ended by an exception are nobody's any more."""
+        self.notes, self.promised, self.lines = [], [], []
+
     def settle(self):
         if self.notes:
             self.ask("array", "settle", (), {})
@@ -182,6 +186,7 @@ class Worker:
 
     def do_call(self, number, name, args, kwargs):
         before = _arrays_as_bytes((args, kwargs))
+        self.link.forget()
         try:
             result = getattr(self.module, name)(*args, **kwargs)
             self.link.settle()
@@ -280,10 +285,10 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self._link.ask("array", operation, args, kwargs)
 
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(
-            "this check counts multiplications on the grader's own arrays: use them with numpy "
-            "operations; they cannot be turned into other arrays"
-        )
+        """The numbers, which the grader gives of results but not of the arrays it lent."""
+        name, shape, octets = self._ask("values", self)
+        array = np.frombuffer(octets, name).reshape(shape).copy()
+        return array if dtype is None else array.astype(dtype)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         if method == "__call__" and ufunc.nout == 1 and not kwargs:

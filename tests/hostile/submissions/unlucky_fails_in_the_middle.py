@@ -1,0 +1,12 @@
+"""Wrong in one function, which raises in the middle of its products; the others are right.
+
+base: solution
+expect: below 100, above 0
+loses: test_row_parallel_equals_*
+keeps: test_column_parallel_equals_*, test_sequence_parallel_*
+"""
+
+
+def row_parallel(x, W, num_ranks):
+    part = x @ W.T
+    raise RuntimeError("not finished")
