@@ -1,49 +1,49 @@
-"""Print the share of a decode step that is communication, next to reference figures.
+"""Print the share of a decode step that is communication, from published latencies.
 
 `python share_table.py`; LAB_IMPL=starter takes your functions instead of the solution's. The
-latencies of 8 KiB all-reduces are published ones, read from measurements.jsonl, where each row
-names its source. A cell whose latency is not there is predicted from c and a, and marked ~. The
-reference figures were computed from the same publications by another program, before this lab was
-written; they check the arithmetic. What was measured as a share stands in a table of its own.
+latencies of 8 KiB all-reduces are read from measurements.jsonl, where each row names its source,
+and printed beside the shares. A latency that is not there is predicted, and marked ~. Shares that
+were measured as shares stand in a table of their own.
 """
 
-import importlib
 import json
-import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[2]))  # the project's folder, which holds labkit
+
+from labkit.loading import LoadError, chosen_file, load_module  # noqa: E402
+
 KiB, US = 1024, 1e-6
 
 # name: parameters in BF16 bytes, layers, hidden size.
 MODELS = {"8B": (16.06e9, 32, 4096), "70B": (141.1e9, 80, 8192)}
 
-# Reference shares in percent: decode, batch 1, step = W / (p x 0.8 x bandwidth).
-# (model, GPU, kernel): TP2, TP4, TP8, TP8 over the unsharded step. None where it gives none.
-REFERENCE = {
-    ("8B", "H100", "NCCL"): (13, 30, 58, 15),
-    ("8B", "H100", "vLLM graph"): (9, 17, 30, 5),
-    ("8B", "H100", "vLLM eager"): (31, 48, 67, None),
-    ("8B", "A100", "NCCL"): (13, 28, 53, 12),
-    ("8B", "A100", "vLLM graph"): (6, 13, 25, 4),
-    ("8B", "B200", "NCCL"): (35, 62, 84, None),
-    ("8B", "L40S", "NCCL"): (4, 13, 42, None),
-    ("70B", "H100", "NCCL"): (4, 11, 29, 5),
-    ("70B", "H100", "vLLM graph"): (3, 6, 11, 2),
-}
-# TP=2 across two nodes on 10 GbE over TCP sockets, 87 us a message whatever its bytes. The CPU
-# reads 200 GB/s.
-ETHERNET_REFERENCE = {
-    ("8B", "A100"): 53,
-    ("8B", "H100"): 65,
-    ("8B", "L40S"): 32,
-    ("8B", "B200"): 82,
-    ("8B", "CPU"): 10,
-    ("70B", "A100"): 26,
-    ("70B", "H100"): 36,
-}
+# Decode, batch 1, step = W / (p x 0.8 x bandwidth): (model, GPU, kernel).
+WITHIN = (
+    ("8B", "H100", "NCCL"),
+    ("8B", "H100", "vLLM graph"),
+    ("8B", "H100", "vLLM eager"),
+    ("8B", "A100", "NCCL"),
+    ("8B", "A100", "vLLM graph"),
+    ("8B", "B200", "NCCL"),
+    ("8B", "L40S", "NCCL"),
+    ("70B", "H100", "NCCL"),
+    ("70B", "H100", "vLLM graph"),
+)
+# TP=2 across two nodes on 10 GbE over TCP sockets. The CPU reads 200 GB/s.
+ACROSS = (
+    ("8B", "A100"),
+    ("8B", "H100"),
+    ("8B", "L40S"),
+    ("8B", "B200"),
+    ("8B", "CPU"),
+    ("70B", "A100"),
+    ("70B", "H100"),
+)
 CPU_BYTES_PER_S = 200e9
+# c: NCCL's tuner. a: nccl-tests issue 82, between its two rows. busbw: the line rate.
 ETHERNET = (6.6 * US, 40 * US, 1.25e9)
 KERNELS = {
     "NCCL": ("nccl_all_reduce", None),
@@ -53,12 +53,15 @@ KERNELS = {
 
 
 def load_implementation():
-    """The module LAB_IMPL names, from this folder: solution (default) or starter."""
-    which = os.environ.get("LAB_IMPL", "solution")
-    if which not in ("solution", "starter"):
-        sys.exit(f"LAB_IMPL must be solution or starter, not {which!r}")
-    sys.path[:0] = [str(HERE), str(HERE.parent)]
-    return importlib.import_module(which)
+    """The module that LAB_IMPL names, from this folder: solution (default) or starter.
+
+    Another name, or a file that cannot be loaded, ends the program with one line and status 2.
+    """
+    try:
+        return load_module(chosen_file(HERE))
+    except (ValueError, LoadError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 def run(main):
@@ -110,48 +113,63 @@ def share(lab, model, ranks, seconds, memory_bytes_per_s, step_ranks=None):
 
 
 def table(lab, rows):
-    """One row per line of REFERENCE: (label, [(computed %, predicted?, reference %), ...])."""
+    """One row per line of WITHIN: (label, [(share %, seconds of a message, predicted?), ...])."""
     lines = []
-    for (model, gpu, kernel), reference in REFERENCE.items():
+    for model, gpu, kernel in WITHIN:
         rate = lab.GPUS[gpu]["memory_bytes_per_s"]
         cells = []
-        for (ranks, step_ranks), figure in zip(
-            ((2, None), (4, None), (8, None), (8, 1)), reference, strict=True
-        ):
+        for ranks, step_ranks in ((2, None), (4, None), (8, None), (8, 1)):
             seconds, predicted = message_s(lab, rows, gpu, kernel, ranks)
             value = 100 * share(lab, model, ranks, seconds, rate, step_ranks)
-            cells.append((value, predicted, figure))
+            cells.append((value, seconds, predicted))
         lines.append((f"{model} {gpu} {kernel}", cells))
     return lines
 
 
 def ethernet_table(lab):
-    """[(label, computed %, reference %)] and the latency's part of an 8 KiB message."""
+    """[(label, share %, seconds of a message)] and the latency's part of an 8 KiB message."""
     lines = []
-    for (model, gpu), figure in ETHERNET_REFERENCE.items():
+    for model, gpu in ACROSS:
         rate = CPU_BYTES_PER_S if gpu == "CPU" else lab.GPUS[gpu]["memory_bytes_per_s"]
         _, layers, hidden = MODELS[model]
         seconds = lab.ring_all_reduce_s(2, lab.step_messages(layers, 1, hidden, 2)[1], *ETHERNET)
-        lines.append((f"{model} {gpu}", 100 * share(lab, model, 2, seconds, rate), figure))
+        lines.append((f"{model} {gpu}", 100 * share(lab, model, 2, seconds, rate), seconds))
     return lines, lab.latency_share(2, 8 * KiB, *ETHERNET)
+
+
+def latency_sources(rows):
+    """Who published the latencies that the table uses: `owner/repository`, each once."""
+    kinds = {kind for kind, _ in KERNELS.values()}
+    return sorted({row["source"].split("@")[0] for row in rows if row["kind"] in kinds})
+
+
+def mark(predicted):
+    return "~" if predicted else ""
 
 
 def main():
     lab, rows = load_implementation(), read_measurements()
-    print("Share of a decode step that is communication, %: computed here / reference")
-    print("Batch 1, BF16, two messages per layer, sharded step. ~ latency predicted, not measured.")
-    print("Last column: TP8 over the unsharded step, the comforting mistake.\n")
-    print(f"{'within a node':22}" + "".join(f"{t:>12}" for t in ("TP2", "TP4", "TP8", "(TP8)")))
+    print("Share of a decode step that is communication, % (us of one 8 KiB all-reduce)")
+    print("Batch 1, BF16, two messages per layer, sharded step.")
+    print("~ latency predicted: between two measured rank counts, or from the slow ends of LINKS.")
+    print("Last column: TP8 over the unsharded step, the comforting mistake.")
+    print("70B sends 16 KiB at a time; its rows use the latency of 8 KiB.")
+    print(f"Latencies: {', '.join(latency_sources(rows))} (measurements.jsonl)\n")
+    print(f"{'within a node':20}" + "".join(f"{t:>13}" for t in ("TP2", "TP4", "TP8", "(TP8)")))
     for label, cells in table(lab, rows):
-        text = ""
-        for value, predicted, figure in cells:
-            mark = "~" if predicted else ""
-            text += f"{f'{mark}{value:.0f}':>7} /{'-' if figure is None else figure:>3}"
-        print(f"{label:22}{text}")
+        *sharded, (comforting, _, predicted) = cells
+        text = "".join(
+            f"{f'{mark(predicted)}{value:.0f}':>5}{f'({seconds / US:.1f})':>8}"
+            for value, seconds, predicted in sharded
+        )
+        print(f"{label:20}{text}{f'{mark(predicted)}{comforting:.0f}':>13}")
     lines, latency = ethernet_table(lab)
     print(f"\nTP2 across nodes, 10 GbE, TCP: {latency:.0%} of an 8 KiB message is latency")
-    for label, value, figure in lines:
-        print(f"{label:24}{value:7.0f} /{figure:3}")
+    print(
+        "Predicted: c 6.6 us (NCCL's tuner), a 40 us (nccl-tests issue 82), 1.25 GB/s (line rate)"
+    )
+    for label, value, seconds in lines:
+        print(f"{label:20}{f'~{value:.0f}':>5}{f'({seconds / US:.1f})':>8}")
     print(
         "\nMeasured: transfer's share of a token on Raspberry Pi 4B, 1 GbE (distributed-llama), %"
     )
