@@ -75,7 +75,8 @@ def expect_refusal(function, *, call, words, unit=None, idea=""):
     expect_error(ValueError, attempt, call=call, idea=idea)
     missing = [repr(word) for word in words if word not in messages[0]]
     if unit and not re.search(UNITS[unit], messages[0]):
-        missing.append(f"the unit {unit!r}")
+        counted = "what it counts (or that it is a whole number)"
+        missing.append(counted if unit == "whole number" else f"the unit {unit!r}")
     hint = f" Look again at: {idea}." if idea else ""
     assert not missing, (
         f"{call}: raised ValueError({messages[0]!r}), which does not name "
