@@ -95,8 +95,9 @@ def test_column_parallel_equals_the_dense_product(lab):
         for num_ranks in RANKS:
             call = describe_call("column_parallel", x=x, W=W, num_ranks=num_ranks)
             idea = "split W's rows, the outputs, and concatenate in rank order"
+            expected = dense(x, W)
             y = lab.column_parallel(x, W, num_ranks)
-            expect_close(y, dense(x, W), call=call, atol=ATOL, idea=idea)
+            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
 
 
 @pytest.mark.points(6)
@@ -124,8 +125,9 @@ def test_row_parallel_equals_the_dense_product(lab):
         for num_ranks in RANKS:
             call = describe_call("row_parallel", x=x, W=W, num_ranks=num_ranks)
             idea = "each rank's product is a partial sum over the whole output; sums add"
+            expected = dense(x, W)
             y = lab.row_parallel(x, W, num_ranks)
-            expect_close(y, dense(x, W), call=call, atol=ATOL, idea=idea)
+            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
 
 
 @pytest.mark.points(6)
@@ -153,8 +155,9 @@ def test_mlp_tp_equals_the_dense_mlp(lab):
         for num_ranks in RANKS:
             call = describe_call("mlp_tp", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
             idea = "relu works on each shard alone; only the partial sums of W2 are added"
+            expected = dense_mlp(x, W1, W2)
             y = lab.mlp_tp(x, W1, W2, num_ranks)
-            expect_close(y, dense_mlp(x, W1, W2), call=call, atol=ATOL, idea=idea)
+            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
 
 
 @pytest.mark.points(10)
@@ -225,14 +228,16 @@ def test_inputs_are_left_as_they_were(lab):
     """x and the weights are left as they were"""
     x, W, W1, W2 = draw(TOKENS, IN), draw(OUT, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
     cases = (
-        ("column_parallel", {"x": x, "W": W}),
-        ("row_parallel", {"x": x, "W": W}),
-        ("mlp_tp", {"x": x, "W1": W1, "W2": W2}),
+        ("column_parallel", {"x": x, "W": W}, dense(x, W)),
+        ("row_parallel", {"x": x, "W": W}, dense(x, W)),
+        ("mlp_tp", {"x": x, "W1": W1, "W2": W2}, dense_mlp(x, W1, W2)),
     )
-    for name, arrays in cases:
+    for name, arrays, expected in cases:
         before = {key: array.copy() for key, array in arrays.items()}
         y = getattr(lab, name)(*arrays.values(), 4)
-        np.asarray(y)[...] = np.nan  # a view of an input would carry this over
+        call = describe_call(name, **before, num_ranks=4)
+        expect_close(y, expected, call=call, atol=ATOL)
+        y[...] = np.nan  # a view of an input would carry this over
         for key, array in arrays.items():
             changed = not np.array_equal(array, before[key])
             assert not changed, f"{name} changed its argument {key}; work on copies."
