@@ -72,7 +72,8 @@ def expect_error(kind, function, *, call: str, mentions=(), idea: str = "") -> N
     except kind as error:
         missing = [word for word in map(str, mentions) if word not in str(error)]
         if missing:
-            text = f'raised {kind.__name__}("{error}"), which does not name {", ".join(map(repr, missing))}'
+            words = ", ".join(map(repr, missing))
+            text = f'raised {kind.__name__}("{error}"), which does not name {words}'
             _fail(call, text, idea)
     except Exception as error:
         text = f"raised {type(error).__name__}: {error}; expected a {kind.__name__}"
