@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections import deque
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -156,16 +157,28 @@ class Recorder:
             return value
 
         def call(*args, **kwargs):
-            given = copy.deepcopy((args, kwargs))
+            given = _copied(args), _copied(kwargs)
             try:
                 result = value(*args, **kwargs)
             except Exception as error:
                 self._calls.append((name, *given, ("raises", type(error).__name__)))
                 raise
-            self._calls.append((name, *given, ("value", copy.deepcopy(result))))
+            self._calls.append((name, *given, ("value", _copied(result))))
             return result
 
         return call
+
+
+def _copied(value):
+    """copy.deepcopy for plain values, several times faster: thousands of calls are recorded."""
+    kind = type(value)
+    if kind in (int, float, str, bool, type(None), Fraction):
+        return value
+    if kind in (list, tuple):
+        return kind(map(_copied, value))
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return copy.deepcopy(value)
 
 
 # --- what can run here --------------------------------------------------------------------------
