@@ -165,6 +165,9 @@ def rank_shape__gives_whole_experts_to_ranks(parameter, model, tp_size):
     return shape
 
 
+_rank_weights = rank_weights
+
+
 def rank_weights__counts_tied_embeddings_twice(model, tp_size, pp_size=1, pp_rank=0):
     """a tied output matrix is counted beside the embedding whose storage it is.
 
@@ -193,6 +196,30 @@ def rank_weights__forgets_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
     """
     flat = model | {"rope_positions": 0}
     return _ledger_of(flat, parameters(flat), tp_size, pp_size, pp_rank)
+
+
+def rank_weights__divides_the_hidden_size_by_the_heads(model, tp_size, pp_size=1, pp_rank=0):
+    """the rope table is as wide as hidden_size / num_heads.
+
+    A head's width is a number of its own: Qwen3-32B has 5120 / 64 = 80, and a head_dim of 128.
+    Rejected by: test_published_logs_once_the_allocator_is_counted
+    """
+    narrow = model["hidden_size"] // model["num_heads"] * model["dtype_bytes"]
+    table = model["rope_positions"] * narrow
+    weights = _rank_weights(model, tp_size, pp_size, pp_rank)
+    longer = table - weights["rope_table_bytes"]
+    total = weights["total_bytes"] + longer
+    return weights | {"rope_table_bytes": table, "total_bytes": total}
+
+
+def rank_weights__makes_a_row_per_position(model, tp_size, pp_size=1, pp_rank=0):
+    """the rope table has max_positions rows.
+
+    OPT has no such table, and YaRN a longer one: rope_positions counts the rows.
+    Rejected by: test_published_logs_once_the_allocator_is_counted
+    """
+    longer = model | {"rope_positions": model["max_positions"]}
+    return _rank_weights(longer, tp_size, pp_size, pp_rank)
 
 
 def rank_weights__splits_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
@@ -308,6 +335,19 @@ def kv_bytes_per_token__all_layers(model, tp_size, pp_size=1, pp_rank=0, kv_dtyp
     """
     heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
     width = 2 * model["num_layers"] * heads * model["head_dim"]
+    return width * (kv_dtype_bytes or model["dtype_bytes"])
+
+
+def kv_bytes_per_token__same_layers_on_every_stage(
+    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
+):
+    """every stage holds num_layers // pp_size layers.
+
+    Five layers on two stages are three and two; the first stage's cache is half as big again.
+    Rejected by: test_kv_bytes_of_one_token
+    """
+    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    width = 2 * (model["num_layers"] // pp_size) * heads * model["head_dim"]
     return width * (kv_dtype_bytes or model["dtype_bytes"])
 
 
@@ -459,6 +499,19 @@ def which_split__explains_everything(model, weights_gib, tp_size, pp_size=1):
     return best
 
 
+_which_split = which_split
+
+
+def which_split__always_names_stage_0(model, weights_gib, tp_size, pp_size=1):
+    """the stage that explains the weights is reported as stage 0.
+
+    Stages differ: [3, 2] layers for five, and the ends hold the embedding or the output matrix.
+    Rejected by: test_a_log_tells_which_split_was_applied
+    """
+    found = _which_split(model, weights_gib, tp_size, pp_size)
+    return found and found | {"pp_rank": 0}
+
+
 def reconcile__first_rank_for_all(log, model, tp_size, pp_size=1, block_size=None):
     """the first rank's line is taken for all ranks.
 
@@ -528,6 +581,21 @@ def replicas_or_tp__everything_fits(
     return _replicas_or_tp(model, float("inf"), *rest)
 
 
+def replicas_or_tp__only_weights_and_cache_must_fit(
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
+    slowdowns=(1.0, 1.0),
+):  # fmt: skip
+    """a GPU holds the parameters and the cache, and nothing else.
+
+    The rope table and the allocator's rounding take memory, though no step reads them.
+    Rejected by: test_two_replicas_or_one_engine
+    """
+    weights = rank_weights(model, 2)
+    roomier = gpu_memory_bytes + weights["total_bytes"] - weights["parameters_bytes"]
+    rest = hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences, slowdowns
+    return _replicas_or_tp(model, roomier, *rest)
+
+
 # --- Part B: the same numbers, live -----------------------------------------------------------
 
 _check_split = check_split
@@ -568,6 +636,9 @@ def check_split__refuses_copied_kv_heads(model, tp_size):
         raise ValueError(f"num_kv_heads={model['num_kv_heads']} and tp_size={tp_size}")
 
 
+_treatment = treatment
+
+
 def treatment__names_by_the_paper(full_shape, rank_shapes):
     """rows and columns are named after the paper's transposed weights.
 
@@ -590,6 +661,15 @@ def treatment__believes_shares_add_up(full_shape, rank_shapes):
         return "replicated"
     rows = any(shape[0] != full_shape[0] for shape in rank_shapes)
     return "rows" if rows else "columns"
+
+
+def treatment__looks_at_rank_0_only(full_shape, rank_shapes):
+    """rank 0's shape is taken for every rank's.
+
+    300 and 212 rows are 512; two times 300 are not.
+    Rejected by: test_recorded_treatments_and_collectives
+    """
+    return _treatment(full_shape, [rank_shapes[0]] * len(rank_shapes))
 
 
 def collectives_per_step__layers_only(model, tp_size, num_tokens, num_sequences, element_bytes=4):

@@ -104,6 +104,19 @@ def test_each_parameter_is_split_its_own_way(lab):
         call="rank_shape(columns [96, 161], model, tp_size=2)",
         mentions=["mlp.down_proj", 161, 2],
     )
+    for split, shape, tp_size, wrong in [
+        ("rows", [321, 96], 2, 321),
+        ("vocab", [500, 96], 3, 512),
+        ("heads", [160, 96], 8, 12),  # 4 KV heads may be held twice, 12 heads over 8 ranks may not
+    ]:
+        parameter = {"name": "x.weight", "shape": shape, "split": split, "where": 0}
+        expect_error(
+            ValueError,
+            lambda p=parameter, t=tp_size: lab.rank_shape(p, model, t),
+            call=f"rank_shape({split} {shape}, model of 12 heads, tp_size={tp_size})",
+            mentions=[tp_size],
+            idea=f"{wrong} does not divide by {tp_size}",
+        )
 
 
 RECORDED = ["tp1", "tp2", "tp2-replicated-kv", "tp2-tied", "tp2-vocab-500", "pp2"]
@@ -156,6 +169,16 @@ def test_published_logs_once_the_allocator_is_counted(lab):
             atol=0.25 * MIB / GIB,
             idea="one rank's bytes; norms, the rope table and the allocator's rounding included",
         )
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    for name, fields, expected, idea in [
+        ("opt-1.3b", config("opt-1.3b"), 0, "OPT learns its positions and has no rope table"),
+        ("qwen3-32b", config("qwen3-32b"), 40_960 * 128 * 2, "head_dim is 128, not 5120 / 64"),
+        ("a YaRN model", tiny(rope_scaling=yarn), 256 * 8 * 2, "rope_positions counts the rows"),
+    ]:
+        table = lab.rank_weights(lab.model_shape(fields), 2)["rope_table_bytes"]
+        expect_equal(
+            table, expected, call=f"rank_weights({name}, 2)['rope_table_bytes']", idea=idea
+        )
 
 
 @pytest.mark.points(5)
@@ -176,6 +199,14 @@ def test_kv_bytes_of_one_token(lab):
         call = f"kv_bytes_per_token({name}, {tp_size}, {pp_size}, {pp_rank}, {width})"
         actual = lab.kv_bytes_per_token(model, tp_size, pp_size, pp_rank, width)
         expect_equal(actual, expected, call=call, idea=idea)
+    odd = lab.model_shape(tiny(num_hidden_layers=5))
+    for stage, layers in [(0, 3), (1, 2)]:
+        expect_equal(
+            lab.kv_bytes_per_token(odd, 1, 2, stage),
+            layers * 2 * 4 * 8 * 2,
+            call=f"kv_bytes_per_token(tiny Llama of 5 layers, tp_size=1, pp_size=2, {stage})",
+            idea=f"stage {stage} of stage_layers(5, 2) holds {layers} layers",
+        )
 
 
 @pytest.mark.points(5)
@@ -196,6 +227,12 @@ def test_capacity_as_each_version_counts_it(lab):
         actual = lab.kv_capacity(memory, per_token, block, longest, version)
         wanted = dict(zip(("blocks", "tokens", "max_concurrency"), expected, strict=True))
         expect_equal(actual, wanted, call=call, idea=idea)
+    for sizes in [(1000, 0, 16, 64), (1000, -8, 16, 64), (1000, 8, 0, 64), (1000, 8, 16, 0)]:
+        expect_error(
+            ValueError,
+            lambda s=sizes: lab.kv_capacity(*s),
+            call="kv_capacity({}, {}, {}, {})".format(*sizes),
+        )
 
 
 SENTENCES = [
@@ -233,6 +270,13 @@ SENTENCES = [
         "memory takes 1.83GiB; the rest of the memory reserved for KV Cache is 26.60GiB.",
         {"kv_memory_gib": 26.6},
     ),
+    (
+        "Memory profiling results: duration=71.88 seconds, total_gpu_memory=79.15GiB, "
+        "kv_cache_size=34.96GiB, gpu_memory_utilization=0.90.",
+        {"kv_memory_gib": 34.96},
+    ),
+    ("Loading model weights took 244.61 MB", {}),
+    ("# GPU blocks: 12.", {}),
     ("Model loading took 15.", {}),
     ("Loading model weights took", {}),
     ("GPU KV cache size: unknown", {}),
@@ -285,6 +329,32 @@ def test_a_log_tells_which_split_was_applied(lab):
         ]
         residual = min((round(reported * GIB - total) for total in stages), key=abs)
         expect_equal(found["residual_bytes"], residual, call=f"{call}['residual_bytes']")
+    pairs = [(7.4829 * 1.045, (2, 1)), (7.4829 * 1.07, None)]
+    for reported, applied in pairs:
+        found = lab.which_split(model, reported, 2)
+        expect_equal(
+            found and (found["tp_size"], found["pp_size"]),
+            applied,
+            call=f"which_split(llama-3-8b, {reported:.4f}, tp_size=2)",
+            idea="a ledger within 5 % explains the report, one farther off does not",
+        )
+    odd = lab.model_shape(tiny(num_hidden_layers=5))
+    for stage in (0, 1):
+        reported = lab.rank_weights(odd, 1, 2, stage)["total_bytes"] / GIB
+        expect_equal(
+            lab.which_split(odd, reported, 1, 2),
+            {"tp_size": 1, "pp_size": 2, "pp_rank": stage, "residual_bytes": 0},
+            call=f"which_split(tiny Llama of 5 layers, the bytes of stage {stage}, 1, 2)",
+            idea=f"stage_layers(5, 2) is [3, 2]: these bytes are those of stage {stage}",
+        )
+    wide = lab.model_shape(tiny(num_hidden_layers=2, vocab_size=100_000, tie_word_embeddings=True))
+    asked, other = (lab.rank_weights(wide, 2, *split)["total_bytes"] for split in [(2, 1), (1, 0)])
+    expect_equal(
+        lab.which_split(wide, (asked + other) / 2 / GIB, 2, 2),
+        {"tp_size": 2, "pp_size": 2, "pp_rank": 1, "residual_bytes": (other - asked) // 2},
+        call="which_split(tied embedding of 100,000 rows, half way between two splits, 2, 2)",
+        idea="as near to (2, 2) as to (2, 1): the split asked for wins a tie",
+    )
     text = (
         "INFO 10-08 07:17:03 model_runner.py:692] Loading model weights took 7.4829 GB\n"
         "(VllmWorkerProcess pid=30) INFO 10-08 07:17:03 model_runner.py:692] "
@@ -300,57 +370,77 @@ def test_a_log_tells_which_split_was_applied(lab):
 def test_two_replicas_or_one_engine(lab):
     """Two replicas or one engine: from memory, bandwidth and lockstep."""
     model = lab.model_shape(config("llama-3-8b"))
-    gpu = {"gpu_memory_bytes": 40 * GIB, "hbm_bytes_per_s": 2e12}
 
     def step(tp_size, sequences, context, slow=1.0):
         read = lab.rank_weights(model, tp_size)["parameters_bytes"]
         read += sequences * context * lab.kv_bytes_per_token(model, tp_size)
         return read / 2e12 * slow
 
-    for context, sequences, all_reduce, slowdowns, choice in [
-        (1024, 33, 20e-6, (1.0, 1.0), "tp"),
-        (1024, 32, 90e-6, (1.0, 1.0), "replicas"),
-        (1024, 32, 20e-6, (1.0, 3.0), "replicas"),
-        (4096, 103, 5e-4, (1.0, 1.0), "tp"),
-        (8192, 200, 20e-6, (1.0, 1.0), "neither"),
+    def fits(tp_size, sequences, context, memory):
+        cache = sequences * context * lab.kv_bytes_per_token(model, tp_size)
+        return lab.rank_weights(model, tp_size)["total_bytes"] + cache <= memory
+
+    # one byte short of two sequences of 1024 tokens: the parameters alone would fit
+    short = lab.rank_weights(model, 2)["total_bytes"] + 2048 * 65_536 - 1
+    for memory, context, sequences, all_reduce, slowdowns, choice in [
+        (40 * GIB, 1024, 33, 20e-6, (1.0, 1.0), "tp"),
+        (40 * GIB, 1024, 32, 90e-6, (1.0, 1.0), "replicas"),
+        (40 * GIB, 1024, 32, 20e-6, (1.0, 3.0), "replicas"),
+        (40 * GIB, 4096, 103, 5e-4, (1.0, 1.0), "tp"),
+        (40 * GIB, 8192, 200, 20e-6, (1.0, 1.0), "neither"),
+        (short + 1, 1024, 2, 20e-6, (1.0, 1.0), "tp"),
+        (short, 1024, 2, 20e-6, (1.0, 1.0), "neither"),
     ]:
         answer = lab.replicas_or_tp(
             model,
-            **gpu,
+            gpu_memory_bytes=memory,
+            hbm_bytes_per_s=2e12,
             all_reduce_s=all_reduce,
             context_tokens=context,
             num_sequences=sequences,
             slowdowns=slowdowns,
         )
         call = (
-            f"replicas_or_tp(llama-3-8b, 40 GiB, 2 TB/s, all_reduce_s={all_reduce}, "
+            f"replicas_or_tp(llama-3-8b, {memory} bytes, 2 TB/s, all_reduce_s={all_reduce}, "
             f"{context}, {sequences}, slowdowns={slowdowns})"
         )
         shares = [math.ceil(sequences / 2), sequences // 2]
         steps = [step(1, n, context, s) for n, s in zip(shares, slowdowns, strict=True)]
-        expect_close(
-            answer["replicas"]["step_s"],
-            max(steps),
-            call=f"{call}['replicas']['step_s']",
-            atol=1e-12,  # seconds; a product of three floats
-            idea="a replica reads all weights and the KV of its own sequences",
-        )
-        expect_close(
-            answer["tp"]["step_s"],
-            step(2, sequences, context, max(slowdowns)) + 65 * all_reduce,
-            call=f"{call}['tp']['step_s']",
-            atol=1e-12,  # seconds; a product of three floats
-            idea="lockstep: the slowest rank sets the step; 2 x 32 + 1 all-reduces come on top",
-        )
-        if answer["replicas"]["fits"]:
+        lockstep = step(2, sequences, context, max(slowdowns)) + 65 * all_reduce
+        alone = sum(n / s for n, s in zip(shares, steps, strict=True))
+        expected = {
+            "replicas": (fits(1, shares[0], context, memory), max(steps), alone),
+            "tp": (fits(2, sequences, context, memory), lockstep, sequences / lockstep),
+        }
+        ideas = {
+            "replicas": "a replica reads all weights and its own sequences' KV; nobody waits",
+            "tp": "lockstep: the slowest rank sets the step; 2 x 32 + 1 all-reduces come on top",
+        }
+        for option, (holds, step_s, tokens_per_s) in expected.items():
+            where = f"{call}['{option}']"
+            held = "what a GPU holds is total_bytes (with rope table and rounding) and the KV"
+            expect_equal(answer[option]["fits"], holds, call=f"{where}['fits']", idea=held)
             expect_close(
-                answer["replicas"]["tokens_per_s"],
-                sum(n / s for n, s in zip(shares, steps, strict=True)),
-                call=f"{call}['replicas']['tokens_per_s']",
+                answer[option]["step_s"],
+                step_s,
+                call=f"{where}['step_s']",
+                atol=1e-12,  # seconds; a product of three floats
+                idea=ideas[option],
+            )
+            expect_close(
+                answer[option]["tokens_per_s"],
+                tokens_per_s if holds else 0.0,
+                call=f"{where}['tokens_per_s']",
                 atol=1e-6,  # tokens per second, of some thousands
-                idea="replicas do not wait for each other",
+                idea=ideas[option] if holds else "what does not fit makes no tokens",
             )
         expect_equal(answer["choice"], choice, call=f"{call}['choice']")
+    expect_error(
+        ValueError,
+        lambda: lab.replicas_or_tp(model, 40 * GIB, 2e12, 20e-6, 1024, 1),
+        call="replicas_or_tp(llama-3-8b, ..., num_sequences=1)",
+        mentions=[1],
+    )
 
 
 # --- Part B: the same numbers, live -----------------------------------------------------------
@@ -414,12 +504,19 @@ def test_recorded_treatments_and_collectives(lab):
         check_treatment(lab, *seen[name], expected)
     check_treatment(lab, [320, 256], [[192, 256], [192, 256]], "rows, part copied")
     check_treatment(lab, [48], [[24], [24]], "rows")
+    check_treatment(lab, [512, 256], [[300, 256], [212, 256]], "rows")
     check_treatment(lab, [4, 96, 160], [[4, 96, 80]] * 2, "columns")
     expect_error(
         ValueError,
         lambda: lab.treatment([512, 256], [[128, 256], [128, 256]]),
         call="treatment([512, 256], [[128, 256], [128, 256]])",
         idea="2 x 128 rows are not 512: half of the matrix is nowhere",
+    )
+    expect_error(
+        ValueError,
+        lambda: lab.treatment([256, 256], [[128, 128], [128, 128]]),
+        call="treatment([256, 256], [[128, 128], [128, 128]])",
+        idea="rows and columns both became smaller: that is no treatment of one dimension",
     )
     for name in ("tp1", "tp2", "tp2-vocab-500", "tp2-two-hosts"):
         recorded = capture(name)
