@@ -5,7 +5,9 @@ from math import isqrt, prod
 
 import numpy as np
 
-_PRODUCTS = {np.matmul, np.multiply, np.vecdot}
+# dividing by 1 / W multiplies by W; so does a power
+_ELEMENTWISE = {np.multiply, np.divide, np.power, np.float_power}
+_PRODUCTS = {np.matmul, np.vecdot} | _ELEMENTWISE
 _PRODUCTS |= {getattr(np, name) for name in ("matvec", "vecmat") if hasattr(np, name)}
 _PRODUCT_FUNCTIONS = {np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum}
 
@@ -104,7 +106,7 @@ def _write(trace, operation, inputs, result):
     left, size = arrays[0], int(np.size(result))
     if operation is np.einsum:
         count = _einsum_points(inputs)
-    elif operation in (np.multiply, np.outer):
+    elif operation in _ELEMENTWISE or operation is np.outer:
         count = size
     elif operation is np.vdot:
         count = left.size

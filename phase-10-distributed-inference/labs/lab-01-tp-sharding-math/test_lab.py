@@ -206,8 +206,10 @@ def test_no_rank_multiplies_by_more_than_its_share(lab):
     for name, arrays, largest, total in cases:
         for num_ranks in RANKS:
             trace, copies = traced(*arrays)
-            getattr(lab, name)(*copies, num_ranks)
+            y = getattr(lab, name)(*copies, num_ranks)
             call = f"{name}(..., num_ranks={num_ranks})"
+            expected = dense(*arrays) if len(arrays) == 2 else dense_mlp(*arrays)
+            expect_close(y, expected, call=call, atol=ATOL)
             assert trace.total, (
                 f"{call}: no product of x and W was seen. Use slices of them as they are given, "
                 "with @; np.array, np.asarray and np.ascontiguousarray strip the counting."

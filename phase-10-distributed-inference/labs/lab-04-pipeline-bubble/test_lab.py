@@ -5,6 +5,7 @@ this file are written another way than the solution: paths and rank-by-rank coun
 """
 
 import json
+import math
 import re
 from fractions import Fraction
 from functools import cache
@@ -557,19 +558,19 @@ def longest_path(stage_s, m, hop_s):
 
 def decode_loop_rate(p, in_flight, model_s, hop_s):
     """Play the loop: who left the last stage goes back to stage 0. Count the second half."""
-    rounds, stage_s = 40, model_s / p
-    free, left = [Fraction(0)] * p, [Fraction(0)] * in_flight
-    half_time = 0
+    rounds, unit = 40, math.lcm((model_s / p).denominator, hop_s.denominator)
+    stage, hop = int(model_s / p * unit), int(hop_s * unit)  # whole numbers: exact, and fast
+    free, left, half_time = [0] * p, [0] * in_flight, 0
     for turn in range(2 * rounds):
         for i in range(in_flight):
             at = left[i]
-            for stage in range(p):
-                free[stage] = max(free[stage], at) + stage_s
-                at = free[stage] + (hop_s if stage < p - 1 else 0)
+            for i_stage in range(p):
+                free[i_stage] = max(free[i_stage], at) + stage
+                at = free[i_stage] + (hop if i_stage < p - 1 else 0)
             left[i] = at
         if turn == rounds - 1:
             half_time = left[-1]
-    return rounds * in_flight / (left[-1] - half_time)
+    return Fraction(rounds * in_flight * unit, left[-1] - half_time)
 
 
 def rank_by_rank_bill(
