@@ -71,12 +71,39 @@ def test_a_cache_that_was_not_sharded():
     assert verdict(log, "llama-3-8b", 2) == ("wrong split", ["kv not sharded"])
 
 
-def test_cpu_blocks_alone_witness_the_split():
-    # V0: floor(4 GiB / bytes of a block on one rank). Mixtral-8x7B at tp_size=4: 8,192.
+def test_cpu_blocks_alone_convict_nobody():
+    # V0: floor(swap space / bytes of a block on one rank). Mixtral-8x7B at tp_size=4: 8,192.
     log = solution.read_startup_log("# GPU blocks: 20000, # CPU blocks: 8192")
     assert verdict(log, "mixtral-8x7b", 4) == ("consistent", [])
     log = solution.read_startup_log("# GPU blocks: 20000, # CPU blocks: 2048")
-    assert verdict(log, "mixtral-8x7b", 4) == ("wrong split", ["kv not sharded"])
+    assert verdict(log, "mixtral-8x7b", 4) == ("consistent", [])
+    (line,) = solution.reconcile(log, model("mixtral-8x7b"), 4)["lines"]
+    assert line["status"] == "close" and "all KV heads" in line["cause"]
+    assert "a swap space of 1 GiB" in line["cause"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "args: Namespace(tensor_parallel_size=2, block_size=16, swap_space=2)",
+        "args: Namespace(tensor_parallel_size=2, block_size=32, swap_space=4.0)",
+        "non-default args: {'tensor_parallel_size': 2, 'swap_space': 2.0}",
+    ],
+)
+def test_the_swap_space_and_block_size_asked_for_explain_cpu_blocks(args):
+    text = f"INFO 10-08 07:17:00 api_server.py:1] {args}\n"
+    text += "INFO 10-08 07:17:03 model_runner.py:692] Loading model weights took 7.4829 GB\n"
+    text += "INFO 10-08 07:17:04 x.py:5] # GPU blocks: 12344, # CPU blocks: 2048\n"
+    found = solution.reconcile(solution.read_startup_log(text), model("llama-3-8b"), 2)
+    assert found["verdict"] == "consistent"
+    assert {line["status"] for line in found["lines"]} == {"exact"}
+
+
+def test_the_block_size_follows_from_the_concurrency():
+    # 5,785 blocks of 32 tokens fill 11.30 GiB at 65,536 bytes per token; 16 would look unsharded.
+    log = v0_log([7.4829] * 2, gpu_blocks=5785, cpu_blocks=2048, kv_gib=11.3)
+    log |= {"max_concurrency": 22.6, "tokens_per_request": 8192}
+    assert verdict(log, "llama-3-8b", 2) == ("consistent", [])
 
 
 def test_an_unexplained_model_is_not_called_wrong():

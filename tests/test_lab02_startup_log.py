@@ -474,6 +474,132 @@ def test_the_sizes_asked_for_do_not_overrule_the_engines_own():
     assert read(asked)["tp_size"] == 8
 
 
+STATED = "is assigned as DP rank {d}, PP rank 0, PCP rank 0, TP rank 0, EP rank {d}, EPLB rank N/A"
+LOADED = f"{V1_HEADER}Model loading took 3.5 GiB memory and 1.0 seconds"
+
+
+@pytest.mark.parametrize(
+    ("lines", "ranks"),
+    [
+        (
+            [
+                f"(Worker pid=5922) {V1_HEADER}rank 0 in world size 2 {STATED.format(d=0)}",
+                f"(Worker pid=5923) {V1_HEADER}rank 1 in world size 2 {STATED.format(d=1)}",
+                f"(Worker_DP0_EP0 pid=5922) {LOADED}",
+                f"(Worker_DP1_EP1 pid=5923) {LOADED}",
+            ],
+            {"Worker_DP0_EP0 pid=5922": 0, "Worker_DP1_EP1 pid=5923": 1},
+        ),
+        (
+            [
+                f"(Worker pid=3) {V1_HEADER}world_size=2 rank=0 local_rank=0 x",  # of its engine
+                f"(Worker pid=3) {V1_HEADER}rank 2 in world size 4 {STATED.format(d=1)}",
+                f"(Worker_DP1_TP0_EP2 pid=3) {LOADED}",
+            ],
+            {"Worker_DP1_TP0_EP2 pid=3": 2},
+        ),
+        (
+            [
+                f"(EngineCore_DP2 pid=7085) {V1_HEADER}rank 2 in world size 4 {STATED.format(d=2)}",
+                f"(EngineCore_DP2 pid=7085) {LOADED}",
+                f"(EngineCore_DP1 pid=7074) {LOADED}",
+                f"(EngineCore_DP0 pid=7081) {LOADED}",
+            ],
+            {
+                "EngineCore_DP0 pid=7081": 0,
+                "EngineCore_DP2 pid=7085": 2,
+                "EngineCore_DP1 pid=7074": None,
+            },
+        ),
+        (
+            [f"(RayWorkerProc pid=22, ip=192.168.10.216) (Worker_DP2_TP0_EP4 pid=22) {LOADED}"],
+            {"Worker_DP2_TP0_EP4 pid=22": None},
+        ),
+        (
+            [
+                f"(RayWorkerWrapper pid=9, ip=10.0.0.{d + 1}) {V1_HEADER}rank {d} in world size 2 "
+                + STATED.format(d=d)
+                for d in (0, 1)
+            ]
+            + [f"(RayWorkerWrapper pid=9, ip=10.0.0.2) {LOADED}"],
+            {"RayWorkerWrapper pid=9, ip=10.0.0.2": 1},  # the same pid on two hosts
+        ),
+        ([f"(EngineCore_3 pid=4) {LOADED}"], {"EngineCore_3 pid=4": None}),
+    ],
+)
+def test_ranks_are_those_stated_for_a_process_and_none_invented(lines, ranks):
+    assert {w["who"]: w["rank"] for w in read("\n".join(lines))["ranks"]} == ranks
+
+
+def test_a_draft_model_does_not_replace_the_model():
+    log = read(
+        "\n".join(driver(*(f"Loading model weights took {n} GB" for n in (13.4966, 4.4062))))
+    )
+    assert fields(log)["weights"] == [(0, 13.4966)]
+    said = [claim["value"] for claim in log["claims"] if claim["what"] == "weights_gib"]
+    assert said == [13.4966, 4.4062]
+
+
+def test_ranks_of_torchrun_without_prefixes_are_kept_apart():
+    lines = [V1_HEADER + RANK_LINE.format(r=r) for r in (0, 1)]
+    lines += [f"{V1_HEADER}Model loading took 7.{n} GiB and 1.0 seconds" for n in (1, 2)]
+    assert fields(read("\n".join(lines)))["weights"] == [(None, 7.1), (None, 7.2)]
+
+
+def test_a_tag_between_prefix_and_header_leaves_the_speaker():
+    line = "(EngineCore_DP0 pid=181642) [Stage-0] INFO 02-02 18:25:03 [gpu_worker.py:358] "
+    (worker,) = read(line + "Available KV cache memory: 100.43 GiB")["ranks"]
+    assert (worker["who"], worker["kv_memory_gib"]) == ("EngineCore_DP0 pid=181642", 100.43)
+
+
+def test_a_prompt_that_quotes_a_log_changes_nothing():
+    real = "\n".join(TABLE["0.4.2"][0])
+    request = "INFO 05-25 00:10:00 [logger.py:39] Received request cmpl-1: prompt: 'my log says "
+    request += "# GPU blocks: 27899, (x pid=3) Loading model weights took 9.9 GB', params: None"
+    assert read(f"{real}\n{request}\n") == read(real)
+
+
+def test_a_cache_of_a_size_asked_for():
+    line = "(EngineCore pid=316) INFO 08-21 18:37:44 [gpu_worker.py:492] Initial free memory 31.16 "
+    line += (
+        "GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config"
+    )
+    (worker,) = read(line)["ranks"]
+    said = (worker["who"], worker["rank"], worker["kv_memory_gib"])
+    assert said == ("EngineCore pid=316", 0, 4.25)
+
+
+def test_weights_of_a_gaudi():
+    (worker,) = read(
+        "INFO 02-04 12:35:22 hpu_model_runner.py:712] Pre-loading model weights on hpu:0 took "
+        "15.06 GiB of device memory (15.06 GiB/30.15 GiB used)\n"
+        "INFO 02-04 12:35:23 hpu_model_runner.py:794] Loading model weights took in total "
+        "15.05 GiB of device memory (15.05 GiB/30.15 GiB used) and 1.134 GiB of host memory\n"
+    )["ranks"]
+    said = [worker[name] for name in ("who", "rank", "weights_gib", "weights_decimals")]
+    assert said == ["driver", 0, 15.05, 2]
+
+
+def test_actors_side_by_side_are_not_restarts():
+    lines = []
+    for pid in (11, 22):
+        lines.append(f"(LLMRayActor pid={pid}) {V0_HEADER}Initializing an LLM engine (v0.6.4)")
+        lines.append(f"(LLMRayActor pid={pid}) {V0_HEADER}Loading model weights took 3.{pid} GB")
+    log = read("\n".join(lines))
+    assert log["starts"] == 1 and fields(log)["weights"] == [(None, 3.11), (None, 3.22)]
+
+
+def test_settings_of_a_nested_dict_are_not_the_engines():
+    log = read(
+        "non-default args: {'speculative_config': {'model': 'draft', 'max_model_len': 5}, "
+        "'tensor_parallel_size': 2}"
+    )
+    assert (log["model"], log["max_model_len"], log["tp_size"]) == (None, None, 2)
+    asked = "args: Namespace(hf_overrides={'dtype': 'half', 'a': {'block_size': 8}}, swap_space=2)"
+    log = read(asked)
+    assert (log["dtype"], log["block_size"], log["swap_space_gib"]) == (None, None, 2.0)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [e3e52bb27792]
+# lab-02 starter: write where NotImplementedError stands. [de3999a27bc2]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -287,6 +287,7 @@ _SENTENCES = (
     r"Loading\s+model\s+weights\s+took|Model\s+loading\s+took|Starting\s+to\s+load\s+model"
     r"|(?<!,\s)\#\s*\w{1,20}\s+blocks:|\b[A-Z]{2,8}(?:\s\+\shost)?\s+KV\s+cache\s+size:"
     r"|Maximum\s+concurrency\s+for|Available\s+KV\s+cache\s+memory:|Explicitly\s+set\s+\("
+    r"|Initial\s+free\s+memory\b"
     r"|Memory\s+profiling\s+results:|model\s+weights\s+take\b|Actual\s+usage\s+is\b"
     r"|the\s+current\s+vLLM\s+instance\s+can\s+use"
     r"|Initializing\s+an?\s+(?:V[01]\s+)?LLM\s+engine|vLLM\s+API\s+server\s+version|█\s+version"
@@ -300,6 +301,10 @@ _TOKEN = re.compile(
     f"(?P<prefix>{_PREFIX})|(?P<header>{_HEADER})|(?P<sentence>{_SENTENCES})|(?P<newline>\n)",
     re.ASCII,
 )
+_REQUEST = re.compile(
+    r"\bReceived request [^\n]*"
+)  # a prompt may quote anything, this log included
+_TAG = re.compile(r"\[[\w .:\-]{1,40}\]")  # "(EngineCore_DP0 pid=7) [Stage-0] INFO ..."
 _REPEATED = re.compile(r"\[repeated (\d{1,9})x across cluster\]", re.ASCII)
 _LONGEST_SENTENCE = 20_000  # an engine's configuration is one sentence of some 5,000 characters
 
@@ -313,6 +318,7 @@ def sentences(text):
     `rank` (only as the prefix states it) and `repeated` (how often Ray swallowed a like line).
     """
     text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _REQUEST.sub("", text)
     tokens = list(_TOKEN.finditer(text))
     ends, end = [], len(text)  # where what a token begins must end: at the next one, lines apart
     for token in reversed(tokens):
@@ -326,7 +332,8 @@ def sentences(text):
         elif token["prefix"]:
             speaker, prefix_end = _speaker(token), token.end()
         elif token["header"]:
-            if speaker is nobody or text[prefix_end : token.start()].strip() or prefix_end < 0:
+            between = text[prefix_end : token.start()] if prefix_end >= 0 else "no prefix"
+            if speaker is nobody or _TAG.sub("", between[:200]).strip():
                 speaker = {"who": "driver"}
             prefix_end = -1
         else:
@@ -381,6 +388,8 @@ _SETTINGS = {  # in the engine's own words; a value it did not print stays unkno
     "max_model_len": r"\bmax_(?:seq_len|model_len)(?:=|': )(\d{1,9})",
     "dtype": r"(?<!\w)dtype(?:=|': )'?(?:torch\.)?(\w{1,20})",
     "kv_cache_dtype": r"\bkv_cache_dtype(?:=|': )'?(\w{1,20})",
+    "block_size": r"\bblock_size(?:=|': )(\d{1,6})",
+    "swap_space_gib": r"\bswap_space(?:=|': )(\d{1,6}(?:\.\d{1,9})?)",
     "quantization": r"\bquantization(?:=|': )'?([\w.\-]{1,40})",
 }
 _OTHER = {
@@ -394,11 +403,23 @@ _OTHER = {
     "max_model_len": r"Using max model len (\d{1,9})(?!\d)",
     "profiled_weights_gib": r"(?:model weights take|Actual usage is) (\d{1,9}(?:\.\d{1,9})?) ?GiB",
     "gpu_memory_gib": r"the current vLLM instance can use total_gpu_memory \((\d{1,9}\.\d{1,9})GiB",
-    "kv_memory_gib": r"Explicitly set \((\d{1,9}(?:\.\d{1,9})?)/[\d.]{1,20}\) ?GiB for KV cache",
+    "kv_memory_gib": r"(?:Explicitly set \(|Initial free memory [\d.]{1,20} GiB, reserved )"
+    r"(\d{1,9}(?:\.\d{1,9})?)(?:/[\d.]{1,20}\) ?GiB for KV cache| GiB memory for KV Cache)",
 }
-_SIZES = ("tp_size", "pp_size", "dp_size", "max_model_len")
+_SIZES = ("tp_size", "pp_size", "dp_size", "max_model_len", "block_size")
 _RANK_WORDS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank"}
-_FLOATS = ("ready_s", "kv_memory_gib", "profiled_weights_gib", "gpu_memory_gib")
+_FLOATS = ("ready_s", "kv_memory_gib", "profiled_weights_gib", "gpu_memory_gib", "swap_space_gib")
+
+
+def _outside_inner_braces(sentence):
+    """Without what a nested dict holds: a draft model's settings are not the engine's."""
+    depth, kept = -1 if re.match(r"non-default args: \{", sentence) else 0, []
+    for character in sentence:
+        depth -= character == "}" and depth > 0
+        if depth <= 0:
+            kept.append(character)
+        depth += character == "{"
+    return "".join(kept)
 
 
 def _read_setting_sentence(sentence):
@@ -409,9 +430,11 @@ def _read_setting_sentence(sentence):
             facts["engine"] = said[1]
         if said := re.match(r"[^(]{0,60}(?:\(v|version )v?(\d[\w.+\-]{0,60})", sentence, re.ASCII):
             facts["version"] = said[1].rstrip(".")
+        settings = _outside_inner_braces(sentence)
         for name, pattern in _SETTINGS.items():
-            if said := re.search(pattern, sentence, re.ASCII):
-                facts[name] = int(said[1]) if name in _SIZES else said[1]
+            if said := re.search(pattern, settings, re.ASCII):
+                number = int if name in _SIZES else float if name in _FLOATS else str
+                facts[name] = number(said[1])
         if facts.get("quantization") == "None":
             del facts["quantization"]
     for name, pattern in _OTHER.items():
@@ -419,6 +442,12 @@ def _read_setting_sentence(sentence):
             numeric = name in ("cuda_graph_addresses", "max_model_len")
             value = int(said[1]) if numeric else said[1]
             facts[name] = float(value) if name in _FLOATS else value
+    if said := re.match(  # of a Gaudi
+        r"Loading model weights took in total (\d{1,9}\.(\d{1,9})) GiB of device",
+        sentence,
+        re.ASCII,
+    ):
+        facts |= {"weights_gib": float(said[1]), "weights_decimals": len(said[2])}
     if said := re.match(r"rank (\d{1,6}) in world size (\d{1,6}) is assigned as", sentence):
         facts |= {"rank": int(said[1]), "world_size": int(said[2])}
         for word, number in re.findall(r"\b(DP|PP|TP) rank (\d{1,6})", sentence, re.ASCII):
@@ -438,8 +467,8 @@ _OF_A_RANK = (
 )
 _OF_THE_ENGINE = (
     "version engine model dtype quantization kv_cache_dtype tp_size pp_size dp_size world_size "
-    "max_model_len nccl_version distributed_backend gpu_blocks cpu_blocks max_concurrency "
-    "tokens_per_request ready_s"
+    "max_model_len block_size swap_space_gib nccl_version distributed_backend gpu_blocks "
+    "cpu_blocks max_concurrency tokens_per_request ready_s"
 ).split()
 
 
@@ -455,8 +484,8 @@ def read_startup_log(text):
       `kv_tokens`  every "KV cache size", in order: 0.8.0 to 0.11.0 print one per rank;
       `starts`  how many engines started in this text, one after another; the rest is the last one;
       version, engine, model, dtype, quantization, kv_cache_dtype, tp_size, pp_size, dp_size,
-      world_size, max_model_len, nccl_version, distributed_backend, gpu_blocks, cpu_blocks,
-      max_concurrency, tokens_per_request, ready_s.
+      world_size, max_model_len, block_size, swap_space_gib, nccl_version, distributed_backend,
+      gpu_blocks, cpu_blocks, max_concurrency, tokens_per_request, ready_s.
     `rank` is the global rank, known when a prefix, a rank line or the convention of the executor
     says it (V0 and single-GPU engines print rank 0 without a prefix); otherwise None.
     """
@@ -464,7 +493,9 @@ def read_startup_log(text):
     for said in sentences(text):
         facts = read_sentence(said["text"]) | _read_setting_sentence(said["text"])
         if said["text"].startswith("Initializing"):
-            who = re.sub(r"\s*\bpid=\d*", "", said["who"] or "")
+            who = said["who"] or ""
+            if who.startswith("EngineCore"):  # restarts under another pid; actors run side by side
+                who = re.sub(r"\s*\bpid=\d*", "", who)
             start, opened = (start + 1, {who}) if who in opened else (start, opened | {who})
         if facts:
             told.append((said, facts, start))
@@ -488,8 +519,11 @@ def read_startup_log(text):
             log["kv_tokens"].append(facts["kv_tokens"])
         if any(name in facts for name in _OF_A_RANK):
             key = (said["who"], rank)
+            if rank is None and said["who"] in (None, "driver"):
+                key = len(workers)  # nobody can tell whose it is: never merged with another's
             worker = workers.setdefault(key, _worker(said, rank))
-            worker |= {name: facts[name] for name in _OF_A_RANK if name in facts}
+            if "weights_gib" not in worker or "weights_gib" not in facts:  # later: a draft model's
+                worker |= {name: facts[name] for name in _OF_A_RANK if name in facts}
             worker["repeated"] = max(worker["repeated"], said["repeated"])
     for worker in workers.values():  # V0 says it again, to two decimals, when it plans the cache
         if "weights_gib" not in worker and "profiled_weights_gib" in worker:
@@ -521,27 +555,46 @@ def _known_ranks(told):
     """A function said -> global rank or None, from everything this start says about ranks."""
     sizes = [facts["tp_size"] for _, facts in told if "tp_size" in facts]
     tp_size = sizes[-1] if sizes else None
-    named = {
-        said["who"]: facts["rank"]
-        for said, facts in told
-        if "rank" in facts and said["who"] not in (None, "driver")
-    }
+    assigned, local, unprefixed = {}, {}, set()  # of a process: {address: rank}, by pid
+    for said, facts in told:
+        if "rank" in facts and said["pid"] is not None:
+            among = assigned if "tp_rank" in facts else local
+            among.setdefault(said["pid"], {})[_address(said)] = facts["rank"]
+        elif "rank" in facts:
+            unprefixed.add(facts["rank"])
     workers = any(re.match(r"(Vllm|Ray)?Worker", said["who"] or "") for said, _ in told)
+
+    def stated(said, among):
+        ranks = among.get(said["pid"], {})
+        address = _address(said)
+        fitting = {r for at, r in ranks.items() if address is None or at in (address, None)}
+        return fitting.pop() if len(fitting) == 1 else None
 
     def rank_of(said):
         if said["rank"] is not None:
             return said["rank"]
-        if said["who"] in named:
-            return named[said["who"]]
+        if (rank := stated(said, assigned)) is not None:
+            return rank
+        if said["dp_rank"]:  # where an engine's ranks begin depends on sizes of all engines
+            return None
+        if (rank := stated(said, local)) is not None:
+            return rank
         if said["tp_rank"] is not None or said["pp_rank"] is not None:
             if not said["pp_rank"]:
                 return said["tp_rank"] or 0
             return said["pp_rank"] * tp_size + (said["tp_rank"] or 0) if tp_size else None
-        if said["who"] == "driver" or (said["who"] or "").startswith("EngineCore") and not workers:
+        if said["who"] == "driver":  # torchrun: every rank writes without a prefix
+            return 0 if len(unprefixed) < 2 else None
+        if re.match(r"EngineCore(_0|_DP0)?\b", said["who"] or "", re.ASCII) and not workers:
             return 0
         return None
 
     return rank_of
+
+
+def _address(said):
+    found = re.search(r"\bip=([\w.:]{1,45})", said["who"] or "", re.ASCII)
+    return found[1] if found else None
 
 
 def which_split(model, weights_gib, tp_size, pp_size=1):
@@ -673,7 +726,7 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
     fullest, lines = max(per_token), []
     memory = min((w["kv_memory_gib"] for w in log["ranks"] if "kv_memory_gib" in w), default=None)
     tokens = min(log["kv_tokens"], default=None)
-    block_size = block_size or _V0_BLOCK
+    block_size = block_size or log["block_size"] or _block_of_concurrency(log) or _V0_BLOCK
     if tokens is None and log["gpu_blocks"] is not None:
         tokens = log["gpu_blocks"] * block_size
     if memory and memory > 0 and tokens:
@@ -695,14 +748,14 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
                 findings.append("kv unexplained")
         lines.append(_line("KV tokens", None, round(expected), tokens, "", exact, cause, close))
     if log["cpu_blocks"]:
-        expected = int(_SWAP_GIB * GIB // (block_size * fullest))
-        exact, cause, reported = expected == log["cpu_blocks"], "", log["cpu_blocks"]
-        if not exact and int(_SWAP_GIB * GIB // (block_size * max(unsharded))) == reported:
-            cause = "every rank holds all KV heads"
-            findings.append("kv not sharded")
-        elif not exact:
+        swap = _SWAP_GIB if log["swap_space_gib"] is None else log["swap_space_gib"]
+        expected, reported = int(swap * GIB // (block_size * fullest)), log["cpu_blocks"]
+        exact, cause = expected == reported, ""
+        if not exact:  # no verdict: half the blocks are half the swap space, or KV heads held twice
             gib = reported * block_size * fullest / GIB
             cause = f"a swap space of {gib:.3g} GiB per rank, or another block size"
+            if int(swap * GIB // (block_size * max(unsharded))) == reported:
+                cause += ", or every rank holds all KV heads"
         lines.append(_line("CPU blocks", None, expected, reported, "", exact, cause, not exact))
     if log["max_concurrency"] and tokens:
         expected = tokens / log["tokens_per_request"]
@@ -712,6 +765,15 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, findings):
         said = log["max_concurrency"]
         lines.append(_line("max concurrency", None, expected, said, "x", exact, cause, close))
     return lines
+
+
+def _block_of_concurrency(log):
+    """V0 prints blocks x block_size / max_model_len: the block size, if it prints all the rest."""
+    if not (log["gpu_blocks"] and log["max_concurrency"] and log["tokens_per_request"]):
+        return None
+    found = log["max_concurrency"] * log["tokens_per_request"] / log["gpu_blocks"]
+    sizes = [size for size in (8, 16, 32, 64, 128, 256) if abs(found - size) <= 0.02 * size]
+    return sizes[0] if sizes else None
 
 
 def replicas_or_tp(
