@@ -11,6 +11,7 @@ import numpy as np
 
 MAX_ELEMENTS = 2_000_000
 MAX_WORK = 50_000_000  # multiplications in one product
+_COSTS = {"e": 16, "F": 4, "D": 4, "g": 16, "G": 64}  # dtypes that multiply slower than float64
 MAX_HELD_BYTES = 256 << 20
 MAX_HELD = 50_000
 
@@ -251,7 +252,9 @@ def _leaves(values):
 
 def _bound_product(args):
     sizes = [value.size for value in _leaves(args) if isinstance(value, np.ndarray)]
-    if math.prod(size or 1 for size in sizes) > MAX_WORK or len(sizes) > 8:
+    kinds = [value.dtype.char for value in _leaves(args) if isinstance(value, np.ndarray)]
+    slowest = max((_COSTS.get(kind, 1) for kind in kinds), default=1)
+    if math.prod(size or 1 for size in sizes) * slowest > MAX_WORK or len(sizes) > 8:
         raise Refused("a product too large for this check")
 
 

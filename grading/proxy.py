@@ -203,6 +203,7 @@ class Remote:
             self._send(question, name, self._number_of_argument)
             while True:
                 answer = self._receive(name)
+                self._watch_the_clock(name)  # frames that wait in the buffer take time as well
                 match answer:
                     case (
                         "collective" | "array" as kind,
@@ -311,18 +312,22 @@ class Remote:
         """Until the worker's socket is ready; meanwhile its output is read, its clock watched."""
         worker = self._worker
         while True:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                spent = min(self._limits.check_s, self._limits.submission_s)
-                loop = "; look for a loop that does not end"
-                self._end("timeout", f"{name} did not finish within {spent:g} s{loop}")
-            ready = worker.poll(event, left)
+            ready = worker.poll(event, self._watch_the_clock(name))
             if worker.output in ready:
                 self._read_output(name)
             if worker.data.fileno() in ready:
                 return
             if worker.lifeline.fileno() in ready:
                 self._gone(name)
+
+    def _watch_the_clock(self, name):
+        """The seconds that are left; the check ends when there are none."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            spent = min(self._limits.check_s, self._limits.submission_s)
+            loop = "; look for a loop that does not end"
+            self._end("timeout", f"{name} did not finish within {spent:g} s{loop}")
+        return left
 
     def _read_output(self, name):
         chunk = self._worker.read_output()

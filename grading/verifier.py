@@ -51,6 +51,7 @@ HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
 )
+LATE = "the checks took too long with these results"
 
 
 class Server:
@@ -162,7 +163,8 @@ class Server:
         _, status = os.waitpid(child, 0)
         os.close(reports)
         lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
-        return score(self.expected, lines, late, os.waitstatus_to_exitcode(status))
+        code = os.waitstatus_to_exitcode(status)
+        return score(self.expected, lines, late, code, hidden=bool(request["seed"]))
 
     def run(self, request, out):
         """In the fork: every check, and a passed one again where that could change its outcome:
@@ -204,6 +206,7 @@ class Server:
                     numbers.secret = None
                 else:
                     self.check_elsewhere(item, calls, seed + item.nodeid.encode())
+                self.say({"rechecked": item.nodeid})
         finally:
             self.remote.close()
             self.say(
@@ -231,6 +234,7 @@ class Server:
             "check": item.nodeid,
             "hidden": hidden,
             "again": hidden or carry_over,
+            "changed": self.remote.changed_arguments,
             "phases": self.phases,
             "claim": self.claim,
             "incident": incident and {"kind": incident.kind, "message": clean(incident)},
@@ -276,17 +280,20 @@ ALL_PASSED = [["setup", "passed"], ["call", "passed"], ["teardown", "passed"]]
 # --- scoring ------------------------------------------------------------------------------------
 
 
-def score(expected, lines, late, exit_code):
+def score(expected, lines, late, exit_code, hidden=False):
     """The result of one submission from the lines its verifier reported.
 
     {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
     "printed", "hidden_checks"}; a check that reported nothing earns nothing, and if it is not the
-    submission's doing, the result is `infrastructure`, not a zero.
+    submission's doing, the result is `infrastructure`, not a zero. A case that passed earns only
+    after every other run that it was due: with changes carried over, and, if `hidden`, the hidden.
     """
-    cases, running, done = {}, None, None
+    cases, rechecked, running, done = {}, set(), None, None
     for line in lines:
         if "begins" in line:
             running = line["begins"]
+        elif "rechecked" in line:
+            rechecked.add(line["rechecked"])
         elif "check" in line:
             cases.setdefault(line["check"], []).append(line)
         elif "done" in line:
@@ -299,9 +306,18 @@ def score(expected, lines, late, exit_code):
         outcomes = []
         for case in claim["cases"]:
             if case in cases:
-                outcomes += [_outcome(report) for report in cases[case]]
+                found = [_outcome(report) for report in cases[case]]
+                outcomes += found
+                changed = any(report.get("changed") for report in cases[case])
+                again = any(report["again"] and not report["hidden"] for report in cases[case])
+                owed = changed and not again or hidden and case not in rechecked
+                if owed and all(outcome[0] == "passed" for outcome in found):
+                    if late:
+                        outcomes.append(("timeout", LATE, "", ""))
+                    else:
+                        problem = problem or f"{case} was not run again"
             elif late:
-                outcomes.append(("timeout", "the checks took too long with these results", "", ""))
+                outcomes.append(("timeout", LATE, "", ""))
             else:
                 problem = problem or f"{case} was never reported"
         first = [r for case in claim["cases"] for r in cases.get(case, []) if not r["again"]]

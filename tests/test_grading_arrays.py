@@ -49,6 +49,8 @@ def test_results_may_be_copied_and_what_was_lent_may_not(lent):
         ("where", np.ones(3) > 0, np.ones(3), None),
         ("outer", np.ones(10_000), np.ones(10_000)),
         ("matmul", np.ones((8000, 2)), np.ones((2, 8000))),
+        ("matmul", np.ones((3000, 2), "e"), np.ones((2, 3000), "e")),  # slower than float64
+        ("matmul", np.ones((3000, 2), "D"), np.ones((2, 3000), "D")),
         ("add", np.ones((5000, 1)), np.ones((1, 5000))),
         ("add", np.ones(3)),
         ("divmod", np.ones(3), np.ones(3)),

@@ -1,0 +1,60 @@
+"""A case earns only after every run that it was due; what the worker sends is on the clock."""
+
+import time
+import types
+
+import pytest
+
+from grading.inside import wire
+from grading.limits import Limits
+from grading.proxy import Incident, Remote
+from grading.verifier import ALL_PASSED, score
+
+EXPECTED = {
+    "test_sum": {
+        "name": "test_sum",
+        "text": "sums",
+        "points": 100,
+        "waits_for": [],
+        "cases": ["a"],
+    }
+}
+DONE = {"done": True, "infrastructure": "", "layers": [], "printed": ""}
+
+
+def report(outcome="passed", incident=None, **more):
+    claim = {"outcome": outcome, "message": "", "hint": "", "broken": ""}
+    line = {"check": "a", "hidden": False, "again": False, "changed": False}
+    return line | {"phases": ALL_PASSED, "claim": claim, "incident": incident} | more
+
+
+def test_a_case_whose_hidden_run_never_came_is_not_passed():
+    first, rechecked = report(), {"rechecked": "a"}
+    late = score(EXPECTED, [first], True, -9, hidden=True)
+    assert (late["status"], late["score"]) == ("graded", 0)
+    assert late["claims"][0]["outcome"] == "timeout"
+    assert score(EXPECTED, [first, DONE], False, 0, hidden=True)["status"] == "infrastructure"
+    assert score(EXPECTED, [first, rechecked], True, -9, hidden=True)["score"] == 100
+    assert score(EXPECTED, [first, rechecked, DONE], False, 0, hidden=True)["score"] == 100
+    assert score(EXPECTED, [first, DONE], False, 0)["score"] == 100
+
+
+def test_a_case_that_changed_its_arguments_is_not_passed_before_the_second_run():
+    first = report(changed=True)
+    assert score(EXPECTED, [first], True, -9)["claims"][0]["outcome"] == "timeout"
+    assert score(EXPECTED, [first, report(again=True), DONE], False, 0)["score"] == 100
+
+
+def test_requests_that_wait_in_the_buffer_are_on_the_clock():
+    remote = Remote(b"", None, b"", Limits(check_s=0.05), None, "starter.py")
+    request = wire.frame(("collective", "all_reduce", ([],), {}, []))
+    sent = []
+    remote._collectives = types.SimpleNamespace(all_reduce=lambda parts: time.sleep(0.02))
+    remote._worker = types.SimpleNamespace(
+        received=bytearray(request * 50),
+        data=types.SimpleNamespace(send=lambda data: sent.append(1) or len(data)),
+        close=lambda: None,
+    )
+    with pytest.raises(Incident) as caught:
+        remote._ask(("call", 1, "f", (), {}), "f")
+    assert caught.value.kind == "timeout" and len(sent) < 10
