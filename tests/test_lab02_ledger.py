@@ -1,6 +1,7 @@
 """The ledger of lab 02: verdicts on logs, given parts of the solution, and the command line."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -171,12 +172,37 @@ def test_parameters_of_whole_models(name, parameters):
     assert counted == parameters
 
 
+LLAMA = json.loads((LAB.path / "configs" / "llama-3-8b.json").read_text())
+
+
+def test_opt_350m_has_no_final_norm():
+    shape = solution.model_shape(
+        json.loads((LAB.path / "configs" / "opt-1.3b.json").read_text())
+        | {"hidden_size": 1024, "ffn_dim": 4096, "num_attention_heads": 16}
+        | {"word_embed_proj_dim": 512, "do_layer_norm_before": False}
+    )
+    counted = sum(solution.math.prod(entry["shape"]) for entry in solution.parameters(shape))
+    assert counted == 331_196_416  # as published
+
+
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+def test_yarn_lengthens_the_rope_table_under_either_key(key):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    config = json.loads((LAB.path / "configs" / "qwen2.5-72b.json").read_text()) | {key: yarn}
+    assert solution.model_shape(config)["rope_positions"] == 131_072
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
         ({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
         ({}, "it knows LlamaForCausalLM"),
         ({"architectures": ["LlamaForCausalLM"], "hidden_size": 8}, "num_attention_heads"),
+        (LLAMA | {"hidden_size": None}, "hidden_size=None is not a positive whole number"),
+        (LLAMA | {"intermediate_size": "x"}, "intermediate_size='x'"),
+        (LLAMA | {"num_attention_heads": 0}, "num_attention_heads=0"),
+        (LLAMA | {"rope_scaling": "x"}, "rope_scaling='x' is not a dict"),
+        (LLAMA | {"rope_scaling": {"type": "linear", "factor": None}}, "a number as its factor"),
     ],
 )
 def test_an_unknown_model_is_named(config, words):
@@ -241,3 +267,15 @@ def test_command_explains_a_wrong_call_in_one_line(words, said):
     run = ledger(*words, text="")
     assert run.returncode == 1 and run.stdout == "" and said in run.stderr
     assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
+
+
+def test_the_readme_counts_lines_as_the_starter_does():
+    starter = LAB.file("starter").read_text()
+    lines = dict(re.findall(r"lab-02 · (\w+) is yours to write \(about (\d+) line", starter))
+    readme = (LAB.path / "README.md").read_text()
+    told = {}
+    for names, counts in re.findall(r"(?m)^\| \d+ \| (`.+?) \| ([\d +]+) \|", readme):
+        told |= dict(zip(re.findall(r"`(\w+)`", names), counts.split(" + "), strict=True))
+    both = re.search(r"Tasks 12 and 13 \(about (\d+) and (\d+) lines\)", readme)
+    names = ("all_gather_gemm_schedule", "gemm_reduce_scatter_schedule")
+    assert told | dict(zip(names, both.groups(), strict=True)) == lines
