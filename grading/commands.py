@@ -323,6 +323,8 @@ def explain(options) -> int:
             + (hidden if record["hidden_variant"] is not None else ""),
             style="dim",
         )
+        for note in record.get("hidden_notes", []):
+            console.print(f"hidden numbers, {escape(clean(note))}", style="dim", soft_wrap=True)
         console.print(f"limits: {json.dumps(record['limits'])}", style="dim", soft_wrap=True)
     for student, lab, why in waiting:
         console.print(f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}")

@@ -143,6 +143,7 @@ def failure(problem):
         "layers": [],
         "printed": "",
         "hidden_checks": 0,
+        "hidden_notes": [],
     }
 
 

@@ -199,14 +199,14 @@ class Server:
                 if self.remote.infrastructure:
                     break
                 self.say({"begins": item.nodeid})
-                seed = bytes.fromhex(request["seed"])
+                seed, compared = bytes.fromhex(request["seed"]), True
                 if draws:
                     numbers.secret = seed
                     self.check(item, hidden=True)
                     numbers.secret = None
                 else:
-                    self.check_elsewhere(item, calls, seed + item.nodeid.encode())
-                self.say({"rechecked": item.nodeid})
+                    compared = self.check_elsewhere(item, calls, seed + item.nodeid.encode())
+                self.say({"rechecked": item.nodeid, "compared": compared})
         finally:
             self.remote.close()
             self.say(
@@ -243,11 +243,14 @@ class Server:
         return self.phases == ALL_PASSED and not incident
 
     def check_elsewhere(self, item, calls, seed):
-        """Some of the check's calls again, with a number changed, against the solution."""
+        """Some of the check's calls again, with a number changed, against the solution.
+
+        False if there was no call that could be compared.
+        """
         self.remote.begin_check(hidden=True)
         agreed = agrees_elsewhere(calls, self.solution, self.remote, seed)
         if agreed is None:
-            return
+            return False
         incident = self.remote.what_happened
         outcome = "passed" if agreed else "failed"
         self.say(
@@ -260,6 +263,7 @@ class Server:
                 "incident": incident and {"kind": incident.kind, "message": clean(incident)},
             }
         )
+        return True
 
     def pytest_lab_calls(self, calls):
         self.calls = list(calls)
@@ -284,18 +288,22 @@ def score(expected, lines, late, exit_code, hidden=False):
     """The result of one submission from the lines its verifier reported.
 
     {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
-    "printed", "hidden_checks"}; a check that reported nothing earns nothing, and if it is not the
+    "printed", "hidden_checks", "hidden_notes"}; the notes are for the instructor alone. A check that reported nothing earns nothing, and if it is not the
     submission's doing, the result is `infrastructure`, not a zero. A case that passed earns only
     after every other run that it was due: with changes carried over, and, if `hidden`, the hidden.
     """
-    cases, rechecked, running, done = {}, set(), None, None
+    cases, rechecked, running, done, notes = {}, set(), None, None, []
     for line in lines:
         if "begins" in line:
             running = line["begins"]
         elif "rechecked" in line:
             rechecked.add(line["rechecked"])
+            if not line["compared"]:
+                notes.append(f"{line['rechecked'].split('::')[-1]}: not re-checked")
         elif "check" in line:
             cases.setdefault(line["check"], []).append(line)
+            if line["hidden"] and line["incident"]:
+                notes.append(f"{line['check'].split('::')[-1]}: {line['incident']['kind']}")
         elif "done" in line:
             done = line
     problem = done["infrastructure"] if done else ""
@@ -347,6 +355,7 @@ def score(expected, lines, late, exit_code, hidden=False):
         "layers": (done or {}).get("layers") or [],
         "printed": (done or {}).get("printed", ""),
         "hidden_checks": sum(line.get("hidden", False) for line in lines),
+        "hidden_notes": [clean(note) for note in notes],
     }
 
 
@@ -355,7 +364,7 @@ def _outcome(report):
     claim = report["claim"] or {"outcome": "failed", "message": "", "hint": "", "broken": ""}
     outcome = claim["outcome"]
     if report["incident"] and report["hidden"]:
-        return report["incident"]["kind"], HIDDEN_FAILED, "", ""
+        return "failed", HIDDEN_FAILED, "", ""  # how it ended could tell the hidden numbers
     if report["incident"]:
         message = report["incident"]["message"]
         broken = message if claim["broken"] else ""

@@ -46,6 +46,7 @@ def record(message="", outcome="failed", hint="", broken=""):
         "missing": [],
         "printed": "hello",
         "hidden_checks": 0,
+        "hidden_notes": ["test_two: memory"],
         "hidden_variant": None,
         "integrity": "isolated",
         "lab_name": "lab-01-tp-sharding-math",

@@ -42,6 +42,23 @@ def test_another_answer_to_the_published_calls_is_not_judged_here():
     assert verdict(lambda p, m: float(bubble(p, m))) is None
 
 
+def test_one_odd_answer_exempts_no_other_call():
+    def cheat(p, m):
+        return float(bubble(p, m)) if (p, m) == (2, 3) else dict(known)[p, m]
+
+    known = {args: bubble(*args) for args in PUBLISHED}
+    calls = calls_of(cheat) + [("bubble", (0, 1), {}, ("raises", "UnicodeError"))]
+    remote = module(lambda *args: known.get(args, Fraction(0)))
+    assert agrees_elsewhere(calls, module(bubble), remote, b"seed") is False
+
+
+def test_an_array_without_axes_is_the_number_in_it():
+    solution = types.SimpleNamespace(half=lambda n: n / 2)
+    remote = types.SimpleNamespace(half=lambda n: np.array({3: 1.5}.get(n, 0.0)))
+    calls = [("half", (3,), {}, ("value", np.array(1.5)))]
+    assert agrees_elsewhere(calls, solution, remote, b"seed") is False
+
+
 def test_an_endless_search_for_an_acceptable_number_ends():
     def picky(p, m):
         if (p, m) not in PUBLISHED:

@@ -29,7 +29,7 @@ def report(outcome="passed", incident=None, **more):
 
 
 def test_a_case_whose_hidden_run_never_came_is_not_passed():
-    first, rechecked = report(), {"rechecked": "a"}
+    first, rechecked = report(), {"rechecked": "a", "compared": True}
     late = score(EXPECTED, [first], True, -9, hidden=True)
     assert (late["status"], late["score"]) == ("graded", 0)
     assert late["claims"][0]["outcome"] == "timeout"
@@ -43,6 +43,17 @@ def test_a_case_that_changed_its_arguments_is_not_passed_before_the_second_run()
     first = report(changed=True)
     assert score(EXPECTED, [first], True, -9)["claims"][0]["outcome"] == "timeout"
     assert score(EXPECTED, [first, report(again=True), DONE], False, 0)["score"] == 100
+
+
+def test_how_a_hidden_run_ended_is_told_to_the_instructor_alone():
+    ended = report(hidden=True, again=True, incident={"kind": "memory", "message": "secret"})
+    compared, skipped = ({"rechecked": "a", "compared": did} for did in (True, False))
+    result = score(EXPECTED, [report(), ended, compared, DONE], False, 0, hidden=True)
+    claim = result["claims"][0]
+    assert claim["outcome"] == "failed" and "secret" not in claim["message"]
+    assert result["hidden_notes"] == ["a: memory"]
+    result = score(EXPECTED, [report(), skipped, DONE], False, 0, hidden=True)
+    assert (result["score"], result["hidden_notes"]) == (100, ["a: not re-checked"])
 
 
 def test_requests_that_wait_in_the_buffer_are_on_the_clock():
