@@ -435,6 +435,13 @@ def test_two_replicas_or_one_engine(lab):
                 idea=ideas[option] if holds else "what does not fit makes no tokens",
             )
         expect_equal(answer["choice"], choice, call=f"{call}['choice']")
+    single = lab.model_shape(tiny(num_key_value_heads=1))
+    memory = lab.rank_weights(single, 1)["total_bytes"] + 10 * 1000 * 96
+    answer = lab.replicas_or_tp(single, memory, 2e12, 20e-6, 1000, 20)
+    call = f"replicas_or_tp(tiny Llama with 1 KV head, {memory} bytes, ..., 1000, 20)"
+    for option, holds in [("replicas", True), ("tp", False)]:
+        idea = "both ranks of an engine hold the only KV head, for all sequences"
+        expect_equal(answer[option]["fits"], holds, call=f"{call}['{option}']['fits']", idea=idea)
     expect_error(
         ValueError,
         lambda: lab.replicas_or_tp(model, 40 * GIB, 2e12, 20e-6, 1024, 1),
