@@ -105,7 +105,9 @@ def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
                 process.start()
             limit = time.monotonic() + deadline_s
             found = None
-            while any(process.is_alive() for process in processes):
+            running = True
+            while running:
+                running = any(process.is_alive() for process in processes)
                 if not results.empty():
                     found = results.get()  # read before joining: a full pipe would block rank 0
                 failed = [p.exitcode for p in processes if p.exitcode not in (None, 0)]
@@ -117,8 +119,7 @@ def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
             if found is None and not results.empty():
                 found = results.get()
             if found is None:
-                codes = [process.exitcode for process in processes]
-                raise RuntimeError(f"no times from {num_ranks} ranks; exit codes {codes}")
+                raise RuntimeError(f"{num_ranks} ranks ended without an error and without times")
             return found
         finally:
             for process in processes:
