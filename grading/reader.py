@@ -22,6 +22,7 @@ MAX_ENTRIES = 200_000
 MAX_ZIP_MEMBERS = 20_000
 MAX_INNER_ZIP_BYTES = 64 << 20
 MAX_DEPTH = 16
+MAX_METADATA_LINE = 1000
 MAX_CANDIDATES_IN_ZIP = 64
 
 _SKIPPED = {".git", "__MACOSX", "__pycache__", "node_modules", ".venv", "venv", ".pytest_cache"}
@@ -206,7 +207,10 @@ def _text_or_problem(source):
 
 
 def _zip_entries(opener, prefix, found):
-    """Entries of a zip file, or None if it is none."""
+    """Entries of a zip file, or None if it is none.
+
+    An inner one (with a prefix) is not held in memory: `opener` opens it again for each file read.
+    """
     where = clean("/".join(prefix)) or "the zip file"
     try:
         archive = zipfile.ZipFile(opener())
@@ -235,20 +239,23 @@ def _zip_entries(opener, prefix, found):
             found.ignored.append((where, "too many starters in one zip file"))
             break
 
-        def read(limit, member=member, archive=archive):
-            return _read_member(archive, member, limit)
+        if prefix and entries and not _STARTER.fullmatch(parts[-1]):
+            continue  # one entry says whose zip file it is; the others need not be kept
+
+        def read(limit, member=member, archive=None if prefix else archive):
+            return _read_member(archive, member, limit, opener)
 
         entries.append(_Entry(prefix + parts, read, member.file_size))
     return entries
 
 
-def _read_member(archive, member, limit):
+def _read_member(archive, member, limit, opener):
     if stat.S_ISLNK(member.external_attr >> 16):
         return None, "a symbolic link in a zip file; hand in the file itself"
     if member.file_size > limit:
         return None, f"{member.file_size} bytes; the limit is {limit}"
     try:
-        with archive.open(member) as file:
+        with (archive or zipfile.ZipFile(opener())).open(member) as file:
             data = file.read(limit + 1)
     except Exception as error:  # as above
         return None, f"cannot be read from its zip file: {clean(error)}"
@@ -262,16 +269,21 @@ def _open_inner_zips(entries, found):
         if not entry.path[-1].lower().endswith(".zip"):
             opened.append(entry)
             continue
-        data, problem = entry.read(MAX_INNER_ZIP_BYTES)
+        problems = []
+
+        def opener(entry=entry, problems=problems):
+            data, problem = entry.read(MAX_INNER_ZIP_BYTES)
+            if problem:
+                problems.append(problem)
+                raise OSError(problem)
+            return BytesIO(data)
+
         name = entry.path[-1][: -len(".zip")]
-        inner = (
-            None
-            if problem
-            else _zip_entries(lambda d=data: BytesIO(d), (*entry.path[:-1], name), found)
-        )
+        inner = _zip_entries(opener, (*entry.path[:-1], name), found)
         if inner is None:
             where = clean("/".join(entry.path))
-            found.ignored.append((where, problem or "not a zip file, though it is called one"))
+            why = problems[0] if problems else "not a zip file, though it is called one"
+            found.ignored.append((where, why))
         else:
             opened += [part for part in inner if not part.path[-1].lower().endswith(".zip")]
     return opened
@@ -286,6 +298,8 @@ def _without_wrapper(entries):
     if len(tops) != 1 or any(len(entry.path) < 2 for entry in entries):
         return entries
     top = next(iter(tops))
+    if any(pattern.fullmatch(top) for pattern in (_CANVAS, _MOODLE, _GRADESCOPE)):
+        return entries  # the only student
     inner = {entry.path[1] for entry in entries}
     known = any(
         pattern.fullmatch(part) for part in inner for pattern in (_CANVAS, _MOODLE, _GRADESCOPE)
@@ -296,32 +310,50 @@ def _without_wrapper(entries):
     )
     if not known and not _WRAPPER.fullmatch(top) and (one_person or len(own) < 2):
         return entries
-    if top.endswith("-submissions"):
-        return entries  # the name of the assignment is needed below
+    if _names_assignment(top, entries) or top.endswith("-submissions") and one_person:
+        return entries  # the name is needed below, or is a student's
     return [_Entry(entry.path[1:], entry.read, entry.size) for entry in entries]
 
 
 def _classroom_prefix(entries, name):
-    """`hw1-` for `hw1-submissions/hw1-jane/...`, else ''."""
-    for folder in {name, *(entry.path[0] for entry in entries)}:
+    """`hw1-` for `hw1-submissions/hw1-jane/...`, else ''.
+
+    Only the one folder around all the others names the assignment; `jane-submissions` is a student.
+    """
+    tops = {entry.path[0] for entry in entries}
+    around = [top for top in tops if len(tops) == 1 and _names_assignment(top, entries)]
+    for folder in (name, *around):
         if folder.endswith("-submissions"):
             return folder[: -len("submissions")]
     return ""
+
+
+def _names_assignment(top, entries):
+    """Whether `top` is `hw1-submissions` and something in it begins with `hw1-`."""
+    return top.endswith("-submissions") and any(
+        entry.path[1].startswith(top[: -len("submissions")])
+        for entry in entries
+        if len(entry.path) > 2
+    )
 
 
 def _gradescope_names(entries):
     """submission_12 -> Jane Doe, from the lines of submission_metadata.yml that say so."""
     names = {}
     for entry in entries:
-        if entry.path[-1] == "submission_metadata.yml" and len(entry.path) <= 2:
+        if entry.path == ("submission_metadata.yml",):  # a student's own says nothing
             data, problem = entry.read(16 << 20)
             current = None
             for line in (data or b"").decode("utf-8", "replace").splitlines():
+                if len(line) > MAX_METADATA_LINE:
+                    continue
                 if match := re.match(r"(submission_\d+):", line):
                     current = match[1]
                 elif current and current not in names:
-                    if match := re.match(r"\s*-?\s*:name:\s*(.+)", line):
-                        names[current] = f"{match[1].strip().strip(chr(34))} ({current[11:]})"
+                    text = line.strip().removeprefix("-").strip()
+                    name = text.removeprefix(":name:").strip().strip(chr(34))
+                    if text.startswith(":name:") and name:
+                        names[current] = f"{name} ({current[11:]})"
     return names
 
 
@@ -336,7 +368,7 @@ def _owner(path, names, classroom):
         return "Moodle", _student(match["name"], match["user"]), (*inner,)
     if _GRADESCOPE.fullmatch(first):
         return "Gradescope", _student(names.get(first, first)), rest or (first,)
-    if first.endswith("-submissions") and len(rest) > 1:
+    if classroom and first == f"{classroom}submissions" and len(rest) > 1:
         first, rest = rest[0], rest[1:]
     if classroom and first.startswith(classroom):
         return "GitHub Classroom", _student(first[len(classroom) :]), rest or (first,)

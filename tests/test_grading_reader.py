@@ -1,8 +1,10 @@
 """Submissions are found in every export's shape; what is no submission is named, never opened."""
 
 import os
+import shutil
 import socket
 import stat
+import tracemalloc
 import zipfile
 
 import pytest
@@ -76,6 +78,22 @@ def test_gradescope_names_come_from_the_metadata(tmp_path):
     assert found.shapes == {"Gradescope": 2}
 
 
+@pytest.mark.timeout(20)
+def test_a_students_own_metadata_names_nobody(tmp_path):
+    root = tmp_path / "assignment_9_export"
+    write(root, "submission_11/starter-01.py", "submission_12/starter-01.py")
+    forged = b"submission_11:\n  :name: Eve\n"
+    write(root, "submission_12/submission_metadata.yml", data=forged)
+    long = b"submission_12:\n" + b" " * 400_000 + b":name\n  - :name: Jane\n"
+    write(root, "submission_metadata.yml", data=long)
+    assert set(found_in(root)[1]) == {("submission_11", "lab-01"), ("Jane (12)", "lab-01")}
+    (root / "submission_metadata.yml").unlink()
+    shutil.rmtree(root / "submission_11")
+    write(root, "submission_12/submission_11/starter-01.py")
+    for place in (root, tmp_path):
+        assert {student for student, _ in found_in(place)[1]} == {"submission_12"}
+
+
 def test_github_classroom_repositories(tmp_path):
     root = tmp_path / "labs-submissions"
     for name in ("ada", "bo"):
@@ -86,6 +104,15 @@ def test_github_classroom_repositories(tmp_path):
         found, by = found_in(place)
         assert {student for student, _ in by} == {"ada", "bo"}
         assert found.shapes == {"GitHub Classroom": 4}
+
+
+def test_a_student_whose_folder_is_called_submissions(tmp_path):
+    write(tmp_path, "jane-submissions/lab-01/starter.py")
+    assert set(found_in(tmp_path)[1]) == {("jane-submissions", "lab-01")}
+    write(tmp_path, "bo/lab-01/starter.py", "jane-bo/lab-01/starter.py")
+    write(tmp_path, "bo-submissions/lab-01/starter.py")
+    students = {student for student, _ in found_in(tmp_path)[1]}
+    assert students == {"jane-submissions", "bo", "jane-bo", "bo-submissions"}
 
 
 def test_one_folder_around_everything_is_no_student(tmp_path):
@@ -238,6 +265,20 @@ def test_a_zip_in_a_zip_in_a_zip_is_not_opened(tmp_path):
     outer = zipped(tmp_path / "outer.zip", {"ada/middle.zip": middle})
     _, by = found_in(outer)
     assert not by
+
+
+def test_inner_zips_are_not_held_in_memory(tmp_path):
+    for n in range(6):
+        (tmp_path / f"s{n}").mkdir()
+        with zipfile.ZipFile(tmp_path / f"s{n}/work.zip", "w") as archive:
+            archive.writestr("data.bin", bytes(4 << 20))
+            archive.writestr("lab-01/starter.py", CODE)
+    tracemalloc.start()
+    _, by = found_in(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(by) == 6 and all(submission.source == CODE for submission in by.values())
+    assert peak < 16 << 20
 
 
 def test_one_file(tmp_path):
