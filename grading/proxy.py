@@ -343,17 +343,23 @@ class Remote:
     def _gone(self, name):
         """The worker ended by itself, or its monitor ended it; say which, and never trust it."""
         report = self._worker.last_report(2.0)
+        told = not report
+        if told:  # its connection is closed, yet it lives
+            report = self._worker.end()
         self._drain(name)
         if "setup" in report or not report:
             self._worker.close()
             self._worker = None
             self.infrastructure = f"the worker was lost: {report.get('setup', 'no report')}"
             raise Infrastructure(self.infrastructure)
-        code = report.get("exit")
-        if report.get("reason") == "memory" or code == -9 and report["cpu_s"] < self._limits.cpu_s:
+        code, reason = report.get("exit"), report.get("reason")
+        full = report["peak_bytes"] >= 0.9 * self._limits.memory_bytes
+        if reason == "memory" or code == -9 and full and not told:
             mib = self._limits.memory_bytes >> 20
             self._end("memory", f"{name} used more than {mib} MiB of memory")
-        if code in (-9, -24):
+        if told:
+            self._end("crashed", f"{name} closed its connection; return a value instead")
+        if code in (-9, -24) and report["cpu_s"] >= 0.9 * self._limits.cpu_s:
             self._end("timeout", f"{name} used more than {self._limits.cpu_s} s of processor time")
         how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
         self._end("crashed", f"{name} ended the whole process {how}; return a value instead")
@@ -364,11 +370,14 @@ class Remote:
             self._drain("")
 
     def _drain(self, name):
+        taken = 0  # at most what a check may print: who prints faster than this reads never ends
         with contextlib.suppress(OSError):
-            while self._worker.output in self._worker.poll(0, 0):
-                chunk = self._worker.read_output()
-                if not chunk:
-                    break
+            while (
+                taken <= self._limits.output_bytes
+                and self._worker.output in self._worker.poll(0, 0)
+                and (chunk := self._worker.read_output())
+            ):
+                taken += len(chunk)
                 if self._keep_output:
                     self.output = (self.output + chunk)[:KEPT_OUTPUT]
 
@@ -429,6 +438,12 @@ class Worker:
             return json.loads(self.lifeline.recv(65536))
         except (OSError, ValueError):
             return {}
+
+    def end(self):
+        """Have the monitor kill a worker that closed its connection; its report, or {}."""
+        with contextlib.suppress(OSError):
+            self.lifeline.shutdown(socket.SHUT_WR)
+        return self.last_report(5.0)
 
     def close(self):
         """Hang up: the monitor kills whatever is left."""
