@@ -56,10 +56,17 @@ class Promise:
 
 
 class Held:
-    """The arrays of one call that a sandbox knows by number."""
+    """The arrays of one call that a sandbox knows by number.
 
-    def __init__(self):
+    With `looks_up`, what is looked up in a lent table is a result like any other: the call was
+    given indices, and the trace counts look-ups. Without, nobody needs to copy a look-up, which
+    could be the whole array.
+    """
+
+    def __init__(self, looks_up=False):
+        self.looks_up = looks_up
         self.arrays, self.bytes = [], 0
+        self.accounted = {}  # id -> array: all that is kept here, each counted once
         self.results = {}  # id -> array: what products and look-ups gave, and what was made of it
 
     def note_result(self, result, counted, arguments):
@@ -67,6 +74,7 @@ class Held:
         if counted or any(id(value) in self.results for value in _leaves(arguments)):
             for value in _leaves([result]):
                 if isinstance(value, np.ndarray):
+                    self.account(value)
                     self.results[id(value)] = value
 
     def values(self, array):
@@ -78,11 +86,20 @@ class Held:
             )
         return array.dtype.name, array.shape, array.tobytes()
 
-    def number_of(self, array):
-        if len(self.arrays) >= MAX_HELD or self.bytes + array.nbytes > MAX_HELD_BYTES:
+    def account(self, array):
+        """Count an array before it is kept; Refused if that is too much."""
+        if id(array) in self.accounted:
+            return
+        if len(self.accounted) >= MAX_HELD or self.bytes + array.nbytes > MAX_HELD_BYTES:
             raise Refused("too many arrays")
-        self.arrays.append(array)
+        self.accounted[id(array)] = array
         self.bytes += array.nbytes
+
+    def number_of(self, array):
+        if len(self.arrays) >= MAX_HELD:
+            raise Refused("too many arrays")
+        self.account(array)
+        self.arrays.append(array)
         return len(self.arrays) - 1
 
     def array_of(self, number, *description):
@@ -100,16 +117,20 @@ class NoteFailed(Exception):
         self.note = note
 
 
-def is_counted(operation, arguments):
-    """Whether the trace sees it: a product, or a look-up in a table."""
+def is_counted(operation, arguments, looks_up=False):
+    """Whether the trace sees it: a product or, where a call looks up, a look-up in a table."""
     names = {operation, *(value for value in arguments if type(value) is str)}
     if names & set(_PRODUCTS) or any(n in _UFUNCS and _UFUNCS[n].signature for n in names):
         return True
     if operation in ("multiply", "ufunc") and "multiply" in names:
         return sum(isinstance(value, np.ndarray) for value in _leaves(arguments)) > 1
-    looks_up = operation in ("[]", "getitem") or "take" in names
-    index = arguments[1:] if looks_up else ()
-    return any(isinstance(value, np.ndarray) or type(value) is list for value in index)
+    if not looks_up:
+        return False
+    if operation in ("[]", "getitem") and len(arguments) > 1:
+        index = arguments[1]
+        first = index[0] if type(index) is tuple and index else index
+        return type(first) in (list, int) or isinstance(first, (np.ndarray, np.integer))
+    return "take" in names
 
 
 def perform_notes(notes, held, deadline=None):
@@ -131,7 +152,8 @@ def perform_notes(notes, held, deadline=None):
             result = _as_arrays(_perform_note(operation, args))
             if not isinstance(result, np.ndarray):
                 raise Refused("an operation that gives no array")
-            held.note_result(result, is_counted(operation, args), args)
+            held.account(result)
+            held.note_result(result, is_counted(operation, args, held.looks_up), args)
             results.append(result)
         except Exception as error:
             raise NoteFailed(len(results)) from error

@@ -140,8 +140,10 @@ class Remote:
     def _call(self, name, args, kwargs):
         self.load()
         self._number += 1
-        traced = any(type(value) is TracedArray for value in arrays._leaves((args, kwargs)))
-        self._held = arrays.Held() if traced else None
+        given = [v for v in arrays._leaves((args, kwargs)) if isinstance(v, np.ndarray)]
+        traced = any(type(value) is TracedArray for value in given)
+        looks_up = any(value.dtype.kind in "iu" for value in given)
+        self._held = arrays.Held(looks_up) if traced else None
         answer = self._ask(("call", self._number, name, args, kwargs), name)
         match answer:
             case ("returned", number, result, changed) if number == self._number:
@@ -187,7 +189,12 @@ class Remote:
         return None
 
     def _number_of_argument(self, value):
-        """As above; what the caller passed, and every slice of it, can only be read."""
+        """As above; what the caller passed, and every slice of it, can only be read.
+
+        Indices, which nobody counts, are sent as they are: a mask made of them may be local.
+        """
+        if type(value) is np.ndarray and value.dtype.kind in "iu":
+            return None
         if self._held is not None and isinstance(value, np.ndarray):
             value = value.view()
             value.flags.writeable = False
@@ -244,7 +251,7 @@ class Remote:
                     result = held.values(*args)
                 else:
                     result = arrays.perform(operation, args, kwargs)
-                    counted = arrays.is_counted(operation, args)
+                    counted = arrays.is_counted(operation, args, held is not None and held.looks_up)
                 if held is not None:
                     held.note_result(result, counted, (args, kwargs))
                 answer = ("value", result, done)

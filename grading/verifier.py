@@ -288,9 +288,10 @@ def score(expected, lines, late, exit_code, hidden=False):
     """The result of one submission from the lines its verifier reported.
 
     {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
-    "printed", "hidden_checks", "hidden_notes"}; the notes are for the instructor alone. A check that
-    reported nothing earns nothing, and if it is not the submission's doing, the result is `infrastructure`, not a zero. A case that passed earns only
-    after every other run that it was due: with changes carried over, and, if `hidden`, the hidden.
+    "printed", "hidden_checks", "hidden_notes"}; the notes are for the instructor alone. A check
+    that reported nothing earns nothing, and if it is not the submission's doing, the result is
+    `infrastructure`, not a zero. A case that passed earns only after every other run that it was
+    due: with changes carried over, and, if `hidden`, the hidden.
     """
     cases, rechecked, running, done, notes = {}, set(), None, None, []
     for line in lines:

@@ -34,6 +34,33 @@ def test_results_may_be_copied_and_what_was_lent_may_not(lent):
             held.values(array)
 
 
+def test_look_ups_are_results_only_where_the_call_was_given_indices():
+    for looks_up in (True, False):
+        held, x = arrays.Held(looks_up), np.arange(6.0).reshape(2, 3)
+        held.number_of(x)
+        notes = [("[]", x, [0, 1]), ("[]", x, np.arange(2)), ("[]", x, 0)]
+        notes += [("add", arrays.Promise(0), 0.0), ("method", x, "take", ([0, 1], 0), {})]
+        for array in arrays.perform_notes(notes, held):
+            if looks_up:
+                held.values(array)
+            else:
+                with pytest.raises(TypeError, match="only results"):
+                    held.values(array)
+        (column,) = arrays.perform_notes([("[]", x, (slice(None), [0, 1, 2]))], held)
+        with pytest.raises(TypeError):  # the trace does not see this one
+            held.values(column)
+
+
+def test_notes_keep_no_more_than_their_share_of_memory(monkeypatch):
+    monkeypatch.setattr(arrays, "MAX_HELD_BYTES", 5 * 8_000)
+    held, x = arrays.Held(), np.ones(1000)
+    held.number_of(x)
+    with pytest.raises(arrays.NoteFailed) as caught:
+        arrays.perform_notes([("add", x, 1.0)] * 50, held)
+    assert caught.value.note == 4 and held.bytes <= arrays.MAX_HELD_BYTES
+    assert len(held.accounted) == 5
+
+
 @pytest.mark.parametrize(
     "note",
     [
