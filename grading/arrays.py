@@ -9,11 +9,16 @@ import time
 
 import numpy as np
 
+from grading.inside.wire import DTYPES
+
 MAX_ELEMENTS = 2_000_000
 MAX_WORK = 50_000_000  # multiplications in one product
+MAX_PIECES = 1024  # of a split
+MAX_AXES = 32
 _COSTS = {"e": 16, "F": 4, "D": 4, "g": 16, "G": 64}  # dtypes that multiply slower than float64
 MAX_HELD_BYTES = 256 << 20
 MAX_HELD = 50_000
+MAX_ANSWERS = 64  # bits that one call may learn of what it was lent
 
 # Every ufunc of numpy: they read their arguments and nothing else. Those with a signature, such as
 # matmul, are products.
@@ -30,6 +35,11 @@ _FUNCTIONS = {
     ).split()
     if hasattr(np, name)
 }
+_JOINS = set("concatenate stack hstack vstack column_stack".split())
+_SPLITS = set("split array_split hsplit vsplit dsplit".split())
+_WORDS = {*DTYPES, *"CFAK"}  # an order of elements is a letter
+# how many of their positional arguments are no dtype and no shape
+_POSITIONAL = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}
 _METHODS = set(
     "all any astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape "
     "squeeze std sum swapaxes take transpose var".split()
@@ -65,6 +75,7 @@ class Held:
 
     def __init__(self, looks_up=False):
         self.looks_up = looks_up
+        self.answers_left = MAX_ANSWERS
         self.arrays, self.bytes = [], 0
         self.accounted = {}  # id -> array: all that is kept here, each counted once
         self.results = {}  # id -> array: what products and look-ups gave, and what was made of it
@@ -78,12 +89,17 @@ class Held:
                     self.results[id(value)] = value
 
     def values(self, array):
-        """(dtype, shape, bytes) of a result; what was lent stays here, or nothing is counted."""
+        """(dtype, shape, bytes) of a result; what was lent stays here, or nothing is counted.
+
+        Of the rest a call learns MAX_ANSWERS bits: `np.isfinite(x).all()` is an honest question.
+        """
         if id(array) not in self.results:
-            raise TypeError(
-                "this check counts what is done with the grader's own arrays: use them with numpy "
-                "operations; only results can be copied into other arrays"
-            )
+            if array.dtype != bool or array.size != 1 or not self.answers_left:
+                raise TypeError(
+                    "this check counts what is done with the grader's own arrays: use them with "
+                    "numpy operations; only results can be copied into other arrays"
+                )
+            self.answers_left -= 1
         return array.dtype.name, array.shape, array.tobytes()
 
     def account(self, array):
@@ -123,7 +139,8 @@ def is_counted(operation, arguments, looks_up=False):
     if names & set(_PRODUCTS) or any(n in _UFUNCS and _UFUNCS[n].signature for n in names):
         return True
     if operation in ("multiply", "ufunc") and "multiply" in names:
-        return sum(isinstance(value, np.ndarray) for value in _leaves(arguments)) > 1
+        factors = [value for value in _leaves(arguments) if isinstance(value, np.ndarray)]
+        return len(factors) > 1 and all(factor.dtype != bool for factor in factors)
     if not looks_up:
         return False
     if operation in ("[]", "getitem") and len(arguments) > 1:
@@ -163,6 +180,7 @@ def perform_notes(notes, held, deadline=None):
 def _perform_note(operation, args):
     if operation in _UFUNCS:
         ufunc = _UFUNCS[operation]
+        _check_values(args)
         if ufunc.signature:
             _bound_product(args)
         else:
@@ -224,29 +242,38 @@ def _perform(operation, arguments, keywords):
             return array[index]
         case "setitem", (np.ndarray() as array, index, value):
             _bound_index(array, index)
+            _check_values([value])
             array[index] = value
             return None
         case "method", (np.ndarray() as array, str(name), tuple(args), dict(extra)):
             if name not in _METHODS or not all(key in _KEYWORDS for key in extra):
                 raise Refused(f"the method {name}")
+            _check_values([*args, *extra.values()])
             if name == "repeat":
                 _bound_repeat(array, args)
             if name == "dot":
                 _bound_product([array, *args])
             if name == "take":
                 _bound_index(array, args)
+            if name == "clip":
+                _bound_broadcast([array, *args, *extra.values()])
             return _bounded(getattr(array, name)(*args, **extra))
         case "ufunc", (str(name), "__call__" | "reduce" as method, tuple(args), dict(extra)):
             if name not in _UFUNCS or not all(key in _KEYWORDS for key in extra):
                 raise Refused(f"the function {name}")
+            _check_values([*args, *extra.values()])
             if _UFUNCS[name].signature:
                 _bound_product(args)
             elif method == "__call__":
-                _bound_broadcast(args)
+                _bound_broadcast([*args, *extra.values()])
             return _bounded(getattr(_UFUNCS[name], method)(*args, **extra))
         case "function", (str(name), tuple(args), dict(extra)):
             if not all(key in _KEYWORDS for key in extra):
                 raise Refused(f"a keyword of {name}")
+            if len(args) > _POSITIONAL.get(name, len(args)):
+                raise Refused(f"{name} with {len(args)} arguments")
+            subscripts = args[:1] if name == "einsum" and type(args[0]) is str else ()
+            _check_values([*args[len(subscripts) :], *extra.values()])
             if name in _PRODUCTS:
                 _bound_product(args)
                 return _bounded(_PRODUCTS[name](*args, **extra))
@@ -258,6 +285,12 @@ def _perform(operation, arguments, keywords):
                 _bound_broadcast(args)
             elif name in ("take", "take_along_axis"):
                 _bound_index(args[0], args[1:])
+            elif name in _JOINS:
+                _bound_join(args)
+            elif name in _SPLITS:
+                _bound_split(args[1:])
+            elif name in ("triu", "tril"):
+                _bound_triangle(args[0])
             return _bounded(_FUNCTIONS[name](*args, **extra))
     raise Refused("an operation this check does not offer")
 
@@ -272,8 +305,50 @@ def _leaves(values):
             yield value
 
 
+def _check_values(values):
+    """Numbers, and the names of numeric dtypes: numpy makes objects or text of all else."""
+    for value in values:
+        if type(value) in (list, tuple):
+            items = list(_leaves(value))
+            for item in items:
+                if item is not Ellipsis or len(items) > MAX_AXES:  # for einsum
+                    _check_number(item)
+        elif type(value) is str:
+            if value not in _WORDS:
+                raise Refused("a text that names no dtype of numbers")
+        elif value is not None:
+            _check_number(value)
+
+
+def _check_number(value):
+    kind = type(value)
+    small = kind is int and -(1 << 63) <= value < 1 << 63
+    if not small and kind not in (bool, float) and not isinstance(value, (np.ndarray, np.generic)):
+        raise Refused(f"a {kind.__name__} of this size or in this place")
+
+
+def _bound_join(args):
+    if sum(np.size(value) for value in _leaves(args)) > MAX_ELEMENTS:
+        raise Refused("an array too large for this check")
+
+
+def _bound_split(args):
+    for value in args[:1]:
+        several = isinstance(value, (list, tuple, np.ndarray))
+        if (np.size(value) if several else value) > MAX_PIECES:
+            raise Refused("more pieces than an honest split has")
+
+
+def _bound_triangle(array):
+    sides = np.shape(array)[-2:] if np.ndim(array) > 1 else np.shape(array) * 2
+    if math.prod(sides) > MAX_ELEMENTS:
+        raise Refused("an array too large for this check")
+
+
 def _bound_product(args):
     sizes = [value.size for value in _leaves(args) if isinstance(value, np.ndarray)]
+    lists = [np.size(value) for value in args if type(value) in (list, tuple)]
+    sizes += [size for size in lists if size > MAX_AXES]
     kinds = [value.dtype.char for value in _leaves(args) if isinstance(value, np.ndarray)]
     slowest = max((_COSTS.get(kind, 1) for kind in kinds), default=1)
     if math.prod(size or 1 for size in sizes) * slowest > MAX_WORK or len(sizes) > 8:
@@ -291,7 +366,7 @@ def _bound_index(array, index):
         return
     leaves = list(_leaves([index]))
     count = sum(leaf.size for leaf in leaves if isinstance(leaf, np.ndarray)) + len(leaves)
-    if count > 64 and count * max(array.size, 1) > 50_000_000:
+    if count > 1 and count * max(array.size, 1) > MAX_WORK:
         raise Refused("an index too large for this check")
 
 

@@ -26,7 +26,7 @@ def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") ->
     """
     expected = np.asarray(expected)
     if expected.ndim == 0 and _is_number(actual):
-        actual = np.asarray(actual)
+        actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
     elif type(actual) not in (np.ndarray, TracedArray):
         wanted = f"an array {_shape(expected)}" if expected.ndim else "a number"
         _fail(call, f"returned {_describe(actual)}, expected {wanted}", idea)
@@ -150,8 +150,9 @@ def _difference(actual, expected, where):
             if text := _difference(actual[key], expected[key], f"{where}[{key!r}]"):
                 return text
         return ""
-    if isinstance(actual, np.integer) and type(expected) is int:
-        actual = int(actual)
+    for kind, plain in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
+        if isinstance(actual, kind) and type(expected) is plain:
+            actual = plain(actual)
     if type(actual) is type(expected) and actual == expected:
         return ""
     return f"returned {_describe(actual)}{at}, expected {_describe(expected)}"

@@ -103,6 +103,8 @@ def _write(trace, operation, inputs, result):
     arrays = [value for value in inputs if isinstance(value, np.ndarray)]
     if len(arrays) < 2:
         return  # scaling by a number is not a product of two arrays
+    if operation in _ELEMENTWISE and any(array.dtype == bool for array in arrays):
+        return  # a mask selects: h * (h > 0) is relu
     left, size = arrays[0], int(np.size(result))
     if operation is np.einsum:
         count = _einsum_points(inputs)

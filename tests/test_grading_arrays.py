@@ -34,6 +34,26 @@ def test_results_may_be_copied_and_what_was_lent_may_not(lent):
             held.values(array)
 
 
+def test_a_call_learns_a_few_bits_of_what_it_was_lent_and_no_more(lent):
+    held, x, _ = lent
+    notes = [("isfinite", x), ("method", arrays.Promise(0), "all", (), {}), ("greater", x, 2.0)]
+    finite, every, large, number = arrays.perform_notes([*notes, ("[]", x, (0, 0))], held)
+    for array in (finite, large, number):
+        with pytest.raises(TypeError, match="only results"):  # as many bits as elements
+            held.values(array)
+    for _ in range(arrays.MAX_ANSWERS):
+        assert held.values(every) == ("bool", (), b"\1")
+    with pytest.raises(TypeError, match="only results"):
+        held.values(every)
+
+
+def test_a_mask_makes_no_result_of_what_was_lent(lent):
+    held, x, W = lent
+    (masked,) = arrays.perform_notes([("multiply", W, np.ones((4, 3), bool))], held)
+    with pytest.raises(TypeError, match="only results"):
+        held.values(masked)
+
+
 def test_look_ups_are_results_only_where_the_call_was_given_indices():
     for looks_up in (True, False):
         held, x = arrays.Held(looks_up), np.arange(6.0).reshape(2, 3)

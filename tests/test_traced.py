@@ -65,3 +65,11 @@ def test_the_originals_are_copied():
     _, (a,) = traced(A)
     a[0, 0] = 99.0
     assert A[0, 0] == 0.0
+
+
+def test_a_mask_selects_and_multiplies_nothing():
+    trace, (a,) = traced(A)
+    np.testing.assert_array_equal(np.asarray(a * (a > 0)), np.maximum(A, 0))
+    assert trace.total == 0
+    a * (np.asarray(a) > 0).astype(float)
+    assert trace.total == A.size

@@ -13,14 +13,19 @@ notes), where notes are operations on arrays to be done before.
 """
 
 import builtins
+import functools
+import inspect
 import math
+import operator
 import os
 import socket
 import sys
+import threading
 import traceback
 import types
 
 import numpy as np
+import recording
 import wire
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
@@ -64,6 +69,7 @@ class Link:
         self.sock, self.receiver = sock, wire.Receiver(sock)
         self.notes, self.promised, self.lines = [], [], []
         self.path = None
+        self.lock = threading.RLock()  # ranks may be threads
 
     def array_of(self, number, dtype, shape):
         return RemoteArray(self, number, np.dtype(dtype), shape)
@@ -76,6 +82,10 @@ class Link:
 
     def ask(self, kind, name, args, kwargs):
         """The verifier's answer, after everything noted down was done there."""
+        with self.lock:
+            return self._ask(kind, name, args, kwargs)
+
+    def _ask(self, kind, name, args, kwargs):
         notes, promised, lines = self.notes, self.promised, self.lines
         self.notes, self.promised, self.lines = [], [], []
         self.send((kind, name, _plain(args), _plain(kwargs), notes))
@@ -92,12 +102,14 @@ class Link:
 
     def note(self, operation, *args):
         """The array that the operation will give."""
-        array = RemoteArray(self, FIRST_PROMISE + len(self.notes), None, None)
-        self.notes.append((operation, *args))
-        self.promised.append(array)
-        self.lines.append(self._line())
-        if len(self.notes) >= MAX_NOTES:
-            self.settle()
+        line = self._line()
+        with self.lock:
+            array = RemoteArray(self, FIRST_PROMISE + len(self.notes), None, None)
+            self.notes.append((operation, *args))
+            self.promised.append(array)
+            self.lines.append(line)
+            if len(self.notes) >= MAX_NOTES:
+                self.settle()
         return array
 
     def forget(self):
@@ -105,8 +117,9 @@ class Link:
         self.notes, self.promised, self.lines = [], [], []
 
     def settle(self):
-        if self.notes:
-            self.ask("array", "settle", (), {})
+        with self.lock:
+            if self.notes:
+                self._ask("array", "settle", (), {})
 
     def _line(self):
         """Where the learner's own code is: an error that comes later belongs there."""
@@ -117,11 +130,16 @@ class Link:
 
 
 def _plain(value):
-    """dtypes by name, as the wire knows no types."""
+    """dtypes by name, as the wire knows no types; numpy's whole numbers as Python's."""
     if type(value) is list or type(value) is tuple:
         return type(value)(map(_plain, value))
     if type(value) is dict:
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.integer):
+        return int(value)
+    if type(value) is slice:
+        bounds = (value.start, value.stop, value.step)
+        return slice(*[None if bound is None else operator.index(bound) for bound in bounds])
     if isinstance(value, (type, np.dtype)):
         return np.dtype(value).name
     return value
@@ -137,11 +155,14 @@ def collectives_of(link):
 
     def served(name):
         def collective(*args, **kwargs):
-            return link.ask("collective", name, args, kwargs)
+            outputs = link.ask("collective", name, args, kwargs)
+            recording.write(name, args[0] if args else kwargs["parts"], outputs)
+            return outputs
 
         collective.__name__ = collective.__qualname__ = name
         return collective
 
+    vars(module).update(recording.public_names())
     for name in COLLECTIVES:
         setattr(module, name, served(name))
     return module
@@ -194,9 +215,14 @@ class Worker:
             return self._raised(number, error)
         changed = (args, kwargs) if _arrays_as_bytes((args, kwargs)) != before else None
         try:
-            self.link.send(("returned", number, result, changed))
+            try:
+                self.link.send(("returned", number, result, changed))
+            except wire.Unsendable:  # a NamedTuple is a tuple, a defaultdict a dict
+                self.link.send(("returned", number, _as_builtin(result), changed))
         except wire.Unsendable as problem:
             self._unsendable(number, name, problem)
+        except MemoryError as error:
+            self._raised(number, error)
 
     def _unsendable(self, number, name, problem):
         text = (
@@ -243,6 +269,18 @@ def _flush():
             pass
 
 
+def _as_builtin(value, depth=0):
+    """Containers of a class of their own as what they are; a copy, as far as it may go deep."""
+    if depth > wire.MAX_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {key: _as_builtin(item, depth + 1) for key, item in dict.items(value)}
+    for kind in (list, tuple):
+        if isinstance(value, kind):
+            return kind([_as_builtin(item, depth + 1) for item in kind.__iter__(value)])
+    return value
+
+
 def _arrays_as_bytes(value):
     try:
         return wire.encode(value, _number_of)
@@ -258,12 +296,39 @@ GIVES_ONE_ARRAY = set(
     "sum prod mean std var max min amax amin all any clip copy squeeze expand_dims moveaxis ravel "
     "take zeros_like ones_like full_like empty_like triu tril flip roll".split()
 )
+GIVES_SOMETHING_ELSE = set(
+    "split array_split hsplit vsplit dsplit hstack vstack column_stack cumsum round argmax argmin "
+    "take_along_axis atleast_1d atleast_2d matrix_transpose nan_to_num".split()
+)
+NOT_ON_A_COPY = set("sort partition put resize setfield byteswap fill".split())
+
+
+def _local(value):
+    """`value` with its arrays here; the verifier gives results, but nothing that it lent."""
+    if type(value) is RemoteArray:
+        return value.__array__()
+    if type(value) is list or type(value) is tuple:
+        return type(value)(map(_local, value))
+    if type(value) is dict:
+        return {key: _local(item) for key, item in value.items()}
+    return value
+
+
+def _holds_remote(value):
+    if type(value) is list or type(value) is tuple:
+        return any(map(_holds_remote, value))
+    return type(value) is RemoteArray
 
 
 class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array whose numbers stay with the grader: operations are carried out there."""
+    """An array whose numbers stay with the grader: operations are carried out there.
+
+    What has to be carried out here (a function the grader does not offer) works on copies of
+    results; of what the grader lent there are none.
+    """
 
     __slots__ = ("_link", "_number", "_known")
+    __class__ = property(lambda self: np.ndarray)  # for isinstance: it stands for one
 
     def __init__(self, link, number, dtype, shape):
         self._link, self._number, self._known = link, number, (dtype, shape)
@@ -277,7 +342,8 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
     shape = property(lambda self: self._description()[1])
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))
-    nbytes = property(lambda self: self.size * self.dtype.itemsize)
+    itemsize = property(lambda self: self.dtype.itemsize)
+    nbytes = property(lambda self: self.size * self.itemsize)
     T = property(lambda self: self._link.note("T", self))
     mT = property(lambda self: self._link.note("mT", self))
 
@@ -290,21 +356,45 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         array = np.frombuffer(octets, name).reshape(shape).copy()
         return array if dtype is None else array.astype(dtype)
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if method not in ("__call__", "reduce"):
+            outs = {} if out is None else {"out": out}
+            return getattr(ufunc, method)(*_local(inputs), **outs, **_local(kwargs))
         if method == "__call__" and ufunc.nout == 1 and not kwargs:
-            return self._link.note(ufunc.__name__, *inputs)
-        return self._ask("ufunc", ufunc.__name__, method, inputs, kwargs)
+            result = self._link.note(ufunc.__name__, *_plain(inputs))
+        else:
+            result = self._ask("ufunc", ufunc.__name__, method, inputs, kwargs)
+        return result if out is None else _fill(out[0], result)
 
     def __array_function__(self, function, types, args, kwargs):
-        if function.__name__ in GIVES_ONE_ARRAY:
-            return self._link.note("function", function.__name__, _plain(args), _plain(kwargs))
-        return self._ask("function", function.__name__, args, kwargs)
+        name, kwargs = function.__name__, dict(kwargs)
+        out = kwargs.pop("out", None)
+        if name in ("shape", "ndim", "size") and len(args) == 1:
+            return getattr(self, name)
+        if name == "einsum":
+            kwargs.pop("optimize", None)  # another order of the same sums
+        if name == "clip" and {"min", "max"} & set(kwargs):
+            args = (args[0], kwargs.pop("min", None), kwargs.pop("max", None))
+        if name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
+            args = _by_position(function, args, kwargs)
+        if name in GIVES_ONE_ARRAY:
+            result = self._link.note("function", name, _plain(args), _plain(kwargs))
+        elif name in GIVES_SOMETHING_ELSE:
+            result = self._ask("function", name, args, kwargs)
+        else:
+            result = function(*_local(args), **_local(kwargs))
+        return result if out is None else _fill(out, result)
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name in NOT_ON_A_COPY:
+            raise AttributeError(f"{name}: the grader's arrays do not offer it")
+        return getattr(_local(self), name)
 
     def __getitem__(self, index):
-        return self._link.note("[]", self, index)
+        return self._link.note("[]", self, _plain(index))
 
     def __setitem__(self, index, value):
-        self._ask("setitem", self, index, value)
+        self._ask("setitem", self, _plain(index), value)
 
     def __len__(self):
         return self.shape[0]
@@ -312,8 +402,23 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __iter__(self):
         return iter([self[i] for i in range(len(self))])
 
+    def __bool__(self):
+        return bool(_local(self))
+
+    def __float__(self):
+        return float(_local(self))
+
+    def __int__(self):
+        return int(_local(self))
+
+    def __index__(self):
+        return operator.index(_local(self))
+
     def __repr__(self):
         return f"<the grader's array of shape {list(self.shape)}>"
+
+    def __format__(self, how):
+        return format(_local(self), how) if how else repr(self)
 
     def __copy__(self):
         return self.copy()
@@ -321,17 +426,61 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __deepcopy__(self, memo):
         return self.copy()
 
+    def clip(self, min=None, max=None, out=None):
+        result = self._link.note("method", self, "clip", (min, max), {})
+        return result if out is None else _fill(out, result)
+
+
+def _fill(out, result):
+    out[...] = result
+    return out
+
+
+def _by_position(function, args, kwargs):
+    """`args` with the keywords that come next: the grader bounds arguments by their position."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except ValueError:
+        return args
+    while len(args) < len(names) and names[len(args)] in kwargs:
+        args = (*args, kwargs.pop(names[len(args)]))
+    return args
+
 
 def _method(name):
-    def method(self, *args, **kwargs):
-        return self._link.note("method", self, name, _plain(args), _plain(kwargs))
+    def method(self, *args, out=None, **kwargs):
+        result = self._link.note("method", self, name, _plain(args), _plain(kwargs))
+        return result if out is None else _fill(out, result)
 
     method.__name__ = name
     return method
 
 
 for _name in (
-    "all any astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape "
+    "all any astype copy cumsum dot flatten max mean min prod ravel repeat reshape "
     "squeeze std sum swapaxes take transpose var"
 ).split():
     setattr(RemoteArray, _name, _method(_name))
+
+
+def _keeps_remote(function):
+    """numpy's conversions leave the grader's arrays where they are: the trace goes on counting."""
+
+    @functools.wraps(function)
+    def convert(*args, **kwargs):
+        value = args[0] if args else None
+        if type(value) is not RemoteArray:
+            if args and (type(value) is list or type(value) is tuple) and _holds_remote(value):
+                args = (_local(value), *args[1:])
+            return function(*args, **kwargs)
+        dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+        fresh = function is _array and kwargs.get("copy", True)
+        value = value.copy() if fresh else value
+        return value if dtype is None else value.astype(dtype)
+
+    return convert
+
+
+_array = np.array
+for _name in "array asarray asanyarray ascontiguousarray asfortranarray".split():
+    setattr(np, _name, _keeps_remote(getattr(np, _name)))

@@ -59,8 +59,12 @@ def encode(value, handle_of=None) -> bytes:
     _encode(value, parts, 0, handle_of)
     data = b"".join(parts)
     if len(data) > MAX_FRAME_BYTES:
-        raise Unsendable(f"a value of {len(data)} bytes; the limit is {MAX_FRAME_BYTES}")
+        raise _too_large(len(data))
     return data
+
+
+def _too_large(size):
+    return Unsendable(f"a value of {size} bytes; the limit is {MAX_FRAME_BYTES}")
 
 
 def _encode(value, parts, depth, handle_of):
@@ -68,7 +72,7 @@ def _encode(value, parts, depth, handle_of):
     if write is not None:
         write(value, parts, depth, handle_of)
     elif handle_of is not None and (number := handle_of(value)) is not None:
-        if isinstance(value, np.ndarray):  # its shape goes along, so that nobody has to ask
+        if issubclass(type(value), np.ndarray):  # its shape goes along, so that nobody has to ask
             parts.append(b"H" + _SIZE.pack(number) + _dtype_and_shape(value))
         else:
             parts.append(b"h" + _SIZE.pack(number))
@@ -134,6 +138,8 @@ def _write_array(value, parts, depth, handle_of):
     if handle_of is not None and (number := handle_of(value)) is not None:
         parts.append(b"H" + _SIZE.pack(number) + _dtype_and_shape(value))
     else:
+        if value.nbytes > MAX_FRAME_BYTES:  # a broadcast view is small until it is written out
+            raise _too_large(value.nbytes)
         parts.append(b"a" + _dtype_and_shape(value))
         parts.append(value.tobytes())
 
