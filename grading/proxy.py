@@ -22,8 +22,11 @@ from labkit.traced import TracedArray
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 MAX_RANKS = 256
-MAX_COLLECTIVE_BYTES = 256 << 20
+MAX_COLLECTIVE_BYTES = 64 << 20  # in and out, of all collectives of a check: a ledger keeps them
+MAX_RECEIVED_BYTES = 64 << 20  # in one check, of which a test may keep all
+ARRAY_BYTES = 256  # what an array takes besides its numbers
 MAX_NAME = 200
+MAX_TEXT = 2000
 KEPT_OUTPUT = 4000
 
 
@@ -72,7 +75,7 @@ class Remote:
         self._carry_over = carry_over
         self.changed_arguments = False
         self._check_left_s = self._limits.check_s
-        self._check_output = 0
+        self._check_output = self._check_received = self._check_collective = 0
         self._held = None
 
     @property
@@ -120,6 +123,7 @@ class Remote:
             case ("loaded", list()):
                 return
             case ("raised", 0, str(kind), str(message), (int() | None) as line):
+                message = message[:MAX_TEXT]
                 where = f"starter.py line {line}: " if line else "starter.py: "
                 self._loading = f"{where}{kind}: {message} (while it was imported)"
                 if kind in ("SyntaxError", "IndentationError", "TabError"):
@@ -157,7 +161,9 @@ class Remote:
     def _raised(self, answer, number, name):
         match answer:
             case ("raised", n, str(kind), str(message), (int() | None) as line) if n == number:
-                error = _exception(kind, message)
+                if kind == "AssertionError" and not message.strip():
+                    message = f"starter.py line {line}: AssertionError"  # its text is not here
+                error = _exception(kind, message[:MAX_TEXT])
                 if isinstance(error, MemoryError):
                     self.incident = Incident("memory", f"{name} ran out of memory: {message}")
                 _raise_at(error, self._path, line)
@@ -271,8 +277,9 @@ class Remote:
             raise ValueError(f"collectives has no {operation} with these arguments")
         parts = args[0] if args else kwargs.get("parts")
         if isinstance(parts, (list, tuple)):
-            total = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
-            if len(parts) > MAX_RANKS or total * len(parts) > MAX_COLLECTIVE_BYTES:
+            sizes = [part.nbytes + ARRAY_BYTES for part in parts if isinstance(part, np.ndarray)]
+            self._check_collective += sum(sizes) * (len(parts) + 1)
+            if len(parts) > MAX_RANKS or self._check_collective > MAX_COLLECTIVE_BYTES:
                 raise ValueError(f"{operation}: more ranks or bytes than the grader simulates")
         for value in (*args[1:], *(kwargs[key] for key in kwargs if key != "parts")):
             if type(value) is not int:
@@ -308,6 +315,10 @@ class Remote:
                     self._gone(name)
                 data += chunk
             end = 4 + wire.frame_size(data[:4])
+            self._check_received += end
+            if self._check_received > MAX_RECEIVED_BYTES:
+                mib = MAX_RECEIVED_BYTES >> 20
+                self._end("memory", f"{name} gave more than {mib} MiB back; return what was asked")
             array_of = self._held.array_of if self._held is not None else None
             answer = wire.decode(data[4:end], array_of)
             del data[:end]

@@ -234,7 +234,8 @@ class Cell:
             command += ["--ro-bind", str(folder), f"/packages/{folder.name}"]
         command += ["--ro-bind", str(INSIDE), "/inside"]
         command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/"]
-        return command + ["--remount-ro", "/", "--"]
+        # nothing that one submission writes may be there for the next
+        return command + ["--remount-ro", "/dev", "--remount-ro", "/", "--"]
 
     def _map_users(self, info, block):
         """Give the zygote uid 0 of its namespace and, when we are root, the workers another."""

@@ -8,6 +8,7 @@ solution on them, and only a call phase that reported `passed`, once, earns.
 """
 
 import base64
+import contextlib
 import gc
 import json
 import os
@@ -29,12 +30,14 @@ import pytest  # noqa: E402
 import labkit.mistakes  # noqa: E402
 from grading.hidden import Numbers, agrees_elsewhere  # noqa: E402
 from grading.limits import MIB, Limits  # noqa: E402
-from grading.proxy import Remote  # noqa: E402
+from grading.proxy import Incident, Remote  # noqa: E402
 from grading.text import clean, clean_lines  # noqa: E402
 from labkit.loading import ROOT, Lab, find_labs, load_module  # noqa: E402
 from labkit.plugin import STATE, Implementation  # noqa: E402
 
 ADDRESS_SPACE = 6144 * MIB
+OWN_DATA = 1024 * MIB  # what the verifier itself may fill; the labs need 110 MiB
+OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
 SLACK_S = 60  # of the verifier's own work, over the submission's time
 # worst first: a claim is as good as its worst case
 ORDER = (
@@ -53,6 +56,11 @@ HIDDEN_FAILED = (
     "from the arguments, whatever they are"
 )
 LATE = "the checks took too long with these results"
+LARGE = "the checks ran out of memory with these results"
+
+
+class OutOfTime(BaseException):
+    """The verifier's own work took too long: a result made it so."""
 
 
 class Server:
@@ -171,7 +179,10 @@ class Server:
         """In the fork: every check, and a passed one again where that could change its outcome:
         with changes of arguments carried over, with hidden numbers."""
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_DATA, (OWN_DATA, OWN_DATA))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(signal.SIGPROF, self.out_of_time)
+        self.own_s, self.working, self.overrun = self.limits.submission_s, False, None
         self.out = out
         self.remote = Remote(
             base64.b64decode(request["source"]),
@@ -182,7 +193,8 @@ class Server:
             self.lab.file("starter"),
         )
         numbers = Numbers()
-        again = []  # after all the others, so that no published check can tell what it saw
+        # after all the others, so that no published check can tell what it saw, or use what it bent
+        again, carried = [], []
         try:
             for item in self.items:
                 self.say({"begins": item.nodeid})
@@ -192,7 +204,7 @@ class Server:
                 if self.remote.infrastructure:
                     break
                 if passed and self.remote.changed_arguments:
-                    passed = self.check(item, carry_over=True)
+                    carried.append(item)
                 if passed and request["seed"]:
                     again.append((item, numbers.draws, calls))
             self.remote.drain()
@@ -208,6 +220,11 @@ class Server:
                 else:
                     compared = self.check_elsewhere(item, calls, seed + item.nodeid.encode())
                 self.say({"rechecked": item.nodeid, "compared": compared})
+            for item in carried:
+                if self.remote.infrastructure:
+                    break
+                self.say({"begins": item.nodeid})
+                self.check(item, carry_over=True)
         finally:
             self.remote.close()
             self.say(
@@ -223,14 +240,50 @@ class Server:
         self.out.write(json.dumps(what) + "\n")
         self.out.flush()
 
+    def out_of_time(self, *_):
+        if self.working:
+            self.overrun = self.overrun or Incident("timeout", LATE)
+            raise OutOfTime
+
+    @contextlib.contextmanager
+    def own_work(self):
+        """Bounds what this process does; what was too much is the submission's incident.
+
+        The labs' checks take 2 s together; results made for it could take them hours.
+        """
+        self.overrun, self.working = None, True
+        signal.setitimer(signal.ITIMER_PROF, max(self.own_s, OWN_S))
+        try:
+            yield
+        except OutOfTime:
+            pass
+        except MemoryError:
+            self.overrun = Incident("memory", LARGE)
+        finally:
+            self.working = False
+            self.own_s = signal.setitimer(signal.ITIMER_PROF, 0)[0]
+
+    @property
+    def what_happened(self):
+        return self.remote.what_happened or self.overrun
+
+    def pytest_exception_interact(self, node, call, report):
+        if isinstance(call.excinfo.value, MemoryError):
+            self.overrun = Incident("memory", LARGE)
+
     def check(self, item, hidden=False, carry_over=False):
         """One run of one check; it counts only together with the check's other runs."""
         self.phases, self.claim, self.calls = [], None, []
         self.remote.begin_check(carry_over, hidden)
         if hidden or carry_over:
             item._initrequest()  # pytest keeps a used request: a second run needs a fresh one
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        incident = self.remote.what_happened
+        with self.own_work():
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        if self.overrun:
+            gc.collect()
+            with contextlib.suppress(Exception):
+                item.session._setupstate.teardown_exact(None)  # if it was cut short
+        incident = self.what_happened
         report = {
             "check": item.nodeid,
             "hidden": hidden,
@@ -249,10 +302,12 @@ class Server:
         False if there was no call that could be compared.
         """
         self.remote.begin_check(hidden=True)
-        agreed = agrees_elsewhere(calls, self.solution, self.remote, seed)
+        agreed = False
+        with self.own_work():
+            agreed = agrees_elsewhere(calls, self.solution, self.remote, seed)
         if agreed is None:
             return False
-        incident = self.remote.what_happened
+        incident = self.what_happened
         outcome = "passed" if agreed else "failed"
         self.say(
             {

@@ -203,6 +203,12 @@ _DENIED = {  # name: (x86_64, arm64)
     "clock_adjtime": (305, 266),
     "sethostname": (170, 161),
     "setdomainname": (171, 162),
+    "sched_setaffinity": (203, 122),  # the other processors are other submissions'
+    "sched_setattr": (314, 274),
+    "sched_setscheduler": (144, 119),
+    "ioprio_set": (251, 30),
+    "sync": (162, 81),  # of the whole machine
+    "syncfs": (306, 267),
     "vhangup": (153, 58),
     "lookup_dcookie": (212, 18),
 }

@@ -220,6 +220,8 @@ def watch(worker, lifeline, memory_bytes):
         except OSError:
             time.sleep(0.001)
             continue
+        if not resident:  # its first thread has ended; what the others use can no longer be seen
+            return "exited"
         if resident > memory_bytes:
             return "memory"
 
