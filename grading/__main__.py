@@ -5,7 +5,6 @@ disk before the next one begins: stop it at any moment and run it again.
 """
 
 import argparse
-import os
 import sys
 
 OK, PROBLEM, USAGE = 0, 1, 2
@@ -21,8 +20,22 @@ def main(arguments=None) -> int:
         "--out", default="grades", help="folder of the ledger and the exports (default: grades)"
     )
     run.add_argument("--lab", help="grade this lab alone, such as 01")
-    run.add_argument("--jobs", type=int, default=os.cpu_count(), help="submissions at a time")
-    run.add_argument("--cluster", help="a Dask scheduler's address, or 'local' for one made here")
+    run.add_argument(
+        "--jobs", type=int, help="submissions at a time (default: processors; as Slurm gives)"
+    )
+    run.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="grade on other machines: a Dask scheduler's address, or 'slurm'; 'local' and "
+        "'submitit-local' try the two on this one",
+    )
+    run.add_argument(
+        "--slurm",
+        metavar="NAME=VALUE,...",
+        action="append",
+        default=[],
+        help="sbatch's long options, such as partition=long,time=30,cpus-per-task=4",
+    )
     _add_grading_options(run)
 
     one = commands.add_parser("one", help="grade one file and show what its student would read")

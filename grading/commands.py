@@ -1,6 +1,7 @@
 """The commands of `python -m grading`."""
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from grading import feedback
+from grading import cluster, feedback
 from grading.course import environment, labs_by_prefix
 from grading.exports import (
     FORMATS,
@@ -102,9 +103,15 @@ def run(options) -> int:
     limits, secret = _limits(options), _secret(options)
     labs = labs_by_prefix()
     only = _lab(options.lab) if options.lab else None
-    if options.jobs < 1:
+    if options.jobs is not None and options.jobs < 1:
         raise UserError(f"--jobs {options.jobs}: give at least 1")
-    _check_machine(options)
+    weak = options.allow_weak_sandbox
+    try:
+        sbatch = cluster.check(options.cluster, options.slurm, weak)
+    except cluster.ClusterError as error:
+        raise UserError(str(error)) from None
+    if options.cluster in (None, *cluster.HERE):  # else the sandboxes are on other machines
+        _check_machine(options)
     try:
         found = read_submissions(options.submissions, labs, only, limits.source_bytes)
     except SubmissionsError as error:
@@ -116,14 +123,18 @@ def run(options) -> int:
             "NAME/lab-01*/starter.py, NAME/starter-01.py, or an export of Canvas, Moodle, "
             "Gradescope or GitHub Classroom"
         )
-    weak = options.allow_weak_sandbox
+    at_once = options.jobs or os.cpu_count()
 
     def engine(jobs):
-        if options.cluster:
-            from grading.cluster import grade_on_cluster
+        if options.cluster in cluster.SLURM:
+            from grading.slurm import grade_on_slurm
 
-            return grade_on_cluster(jobs, limits, secret, weak, options.cluster, options.jobs)
-        return grade_locally(jobs, limits, secret, weak, options.jobs)
+            count = options.jobs if options.cluster == "slurm" else at_once
+            where = options.cluster, options.out
+            return grade_on_slurm(jobs, limits, secret, *where, count, sbatch)
+        if options.cluster:
+            return cluster.grade_on_dask(jobs, limits, secret, options.cluster, at_once)
+        return grade_locally(jobs, limits, secret, weak, at_once)
 
     started = time.monotonic()
     try:
@@ -145,7 +156,7 @@ def run(options) -> int:
             seconds = time.monotonic() - started
             _summary(console, ledger.records(), ledger.waiting())
             write_exports(ledger, options.out)
-    except (LedgerError, SandboxError) as error:
+    except (LedgerError, SandboxError, cluster.ClusterError) as error:
         raise UserError(str(error)) from None
     per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
     console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")

@@ -50,8 +50,11 @@ def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
     }
 
 
-def grade_locally(jobs, limits, secret, weak, count):
-    """Yield (key, submission, result, seconds) as they finish, from `count` stations."""
+def grade_locally(jobs, limits, secret, weak, count, first=0):
+    """Yield (key, submission, result, seconds) as they finish, from `count` stations.
+
+    The stations are numbered from `first`, apart from those of other processes on this machine.
+    """
     waiting, finished = queue.SimpleQueue(), queue.SimpleQueue()
     jobs = list(jobs)
     for job in jobs:
@@ -77,7 +80,7 @@ def grade_locally(jobs, limits, secret, weak, count):
             finished.put(error)
 
     threads = [
-        threading.Thread(target=guarded, args=(number,), daemon=True)
+        threading.Thread(target=guarded, args=(first + number,), daemon=True)
         for number in range(min(count, len(jobs)))
     ]
     for thread in threads:

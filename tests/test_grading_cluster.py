@@ -1,84 +1,376 @@
-"""The same grades from a cluster as from one machine, also when a worker is killed on the way."""
+"""The same grades from a cluster as from one machine, also when workers and jobs are killed."""
 
+import contextlib
+import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
+from grading import cluster, slurm
 from grading.course import labs_by_prefix
+from grading.exports import write_exports
 from grading.ledger import Ledger
 from grading.limits import Limits
 from grading.reader import Submission
 from grading.run import grade_locally, run
+from labkit.loading import ROOT
+from tests.test_grading_commands import grading
 from tests.test_grading_corpus import isolation
 
 distributed = pytest.importorskip("distributed", reason="the `cluster` group is not installed")
-pytestmark = pytest.mark.skipif(
+pytest.importorskip("submitit", reason="the `cluster` group is not installed")
+psutil = pytest.importorskip("psutil")  # comes with distributed
+needs_isolation = pytest.mark.skipif(
     not isolation and not os.environ.get("CI"),
     reason="this machine cannot isolate a submission: python -m grading doctor",
 )
+pytestmark = pytest.mark.timeout(120)
 LAB = labs_by_prefix()["lab-01"]
 LIMITS = Limits(check_s=5)
+# Slow, so that a job that is killed after its first result still has some to lose.
+SLOW = b"\nimport time\ntime.sleep(0.5)\n"
 
 
+def submission(name, source):
+    return Submission(name, "lab-01", f"{name}/starter-01.py", source)
+
+
+@pytest.fixture(scope="module")
 def submissions():
     solution, starter = LAB.file("solution").read_bytes(), LAB.file("starter").read_bytes()
-    for n in range(12):
-        source = (solution, starter, b"import os\nos._exit(0)\n")[n % 3]
-        yield Submission(f"student-{n:02}", "lab-01", f"student-{n:02}/starter-01.py", source)
+    sources = (solution + SLOW, starter + SLOW, b"import os\nos._exit(0)\n")
+    return [submission(f"student-{n:02}", sources[n % 3]) for n in range(12)]
 
 
-def records(folder, engine):
+def graded(folder, submissions, engine, held=0):
+    """The exports of a run, byte for byte, by their names."""
     with Ledger(folder, write=True) as ledger:
         done = []
-        graded, held = run(
-            ledger, submissions(), LIMITS, None, False, engine, lambda *one: done.append(one)
+        counts = run(
+            ledger, submissions, LIMITS, None, False, engine, lambda *one: done.append(one)
         )
-        assert (graded, held) == (12, 0), [result["problem"] for _, result in done]
-        return ledger.records()
+        problems = [result["problem"] for _, result in done]
+        assert counts == (len(submissions) - held, held), problems
+        assert len(done) == len(submissions)
+        write_exports(ledger, folder)
+    names = {p.relative_to(folder): p for p in Path(folder).rglob("*") if p.is_file()}
+    return {name: p.read_bytes() for name, p in names.items() if "ledger" not in name.name}
 
 
-@pytest.mark.timeout(240)
-def test_a_killed_worker_changes_nothing(tmp_path):
-    from grading.cluster import grade_on_cluster
+@pytest.fixture(scope="module")
+def alone(submissions, tmp_path_factory):
+    def engine(jobs):
+        return grade_locally(jobs, LIMITS, None, False, 2)
 
-    alone = records(tmp_path / "alone", lambda jobs: grade_locally(jobs, LIMITS, None, False, 2))
-    killed = []
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        victim = next(iter(cluster.workers.values())).pid
+    exports = graded(tmp_path_factory.mktemp("alone"), submissions, engine)
+    assert len(exports) > 12
+    return exports
 
-        def engine(jobs):
-            for count, done in enumerate(
-                grade_on_cluster(jobs, LIMITS, None, False, cluster.scheduler_address, 2)
-            ):
-                if count == 2:
-                    os.kill(victim, signal.SIGKILL)
-                    killed.append(victim)
-                yield done
 
-        together = records(tmp_path / "together", engine)
-    assert killed
-    assert together == alone
+def through_submitit(out, count=2):
+    def engine(jobs):
+        return slurm.grade_on_slurm(jobs, LIMITS, None, "submitit-local", out, count, {})
+
+    return engine
+
+
+def after(number, action, engine):
+    """The engine, with an action once that many results are in."""
+
+    def watched(jobs):
+        for count, done in enumerate(engine(jobs), 1):
+            if count == number:
+                action()
+            yield done
+
+    return watched
+
+
+# --- Dask -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dask(tmp_path):
+    """A scheduler and two workers as one would start them by hand, in a folder of their own."""
+    file, processes = tmp_path / "scheduler.json", []
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+
+    def start(kind, *options, **environment):
+        command = [sys.executable, "-m", "dask", kind, "--scheduler-file", str(file)]
+        clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        with (home / f"{len(processes)}.log").open("wb") as log:
+            processes.append(
+                subprocess.Popen(
+                    [*command, "--no-dashboard", *options],
+                    cwd=home,
+                    env=clean | environment,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    start("scheduler", "--host", "127.0.0.1", "--port", "0")
+    try:
+        for _ in range(2):
+            # no nanny, which would start a killed worker anew
+            start("worker", "--no-nanny", "--nthreads", "1", PYTHONPATH=str(ROOT))
+        for _ in range(300):
+            with contextlib.suppress(OSError, ValueError):
+                address = json.loads(file.read_text())["address"]
+                break
+            time.sleep(0.1)
+        with distributed.Client(address, timeout=30) as client:
+            client.wait_for_workers(2, timeout=30)
+        yield address, processes[1:]
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
+@needs_isolation
+def test_a_killed_dask_worker_changes_nothing(submissions, alone, dask, tmp_path):
+    address, workers = dask
+
+    def engine(jobs):
+        return cluster.grade_on_dask(jobs, LIMITS, None, address, 2)
+
+    assert graded(tmp_path / "out", submissions, after(2, workers[0].kill, engine)) == alone
+    assert workers[0].poll() == -signal.SIGKILL and workers[1].poll() is None
+
+
+@needs_isolation
+def test_workers_of_this_machine_share_its_processors(submissions, alone, tmp_path):
+    def engine(jobs):
+        return cluster.grade_on_dask(jobs, LIMITS, None, "local", 2)
+
+    cells = set()
+
+    def look():
+        for process in psutil.Process().children(recursive=True):
+            if process.name() == "bwrap":
+                cells.add(tuple(process.cpu_affinity()))
+
+    assert graded(tmp_path / "out", submissions, after(6, look, engine)) == alone
+    assert len(cells) == min(2, len(os.sched_getaffinity(0)))
 
 
 def test_a_worker_with_another_course_is_held_not_scored():
-    from dataclasses import asdict
-
-    from grading.cluster import grade_here
-
-    submission = next(submissions())
-    result, _ = grade_here(asdict(submission), asdict(LIMITS), None, False, ("other", {}))
+    one = submission("ada", LAB.file("solution").read_bytes())
+    result, _ = cluster.grade_here(asdict(one), asdict(LIMITS), None, ("other", {}))
     assert result["status"] == "infrastructure" and "another version" in result["problem"]
 
 
-def test_nothing_to_do_starts_nothing():
-    from grading.cluster import grade_on_cluster
-
+def test_nothing_to_do_starts_nothing(tmp_path):
     before = threading.active_count()
     started = time.perf_counter()
-    assert list(grade_on_cluster([], LIMITS, None, False, "local", 2)) == []
+    assert list(cluster.grade_on_dask([], LIMITS, None, "local", 2)) == []
+    assert list(through_submitit(tmp_path)([])) == [] and not list(tmp_path.iterdir())
     assert threading.active_count() == before and time.perf_counter() - started < 5
+
+
+# --- Slurm, through submitit's executor on this machine -------------------------------------------
+
+
+def jobs_in(out):
+    """submitit's running jobs, a process that watches and its child that grades: (job, child)."""
+    found = []
+    for file in Path(out).glob(f"{slurm.FOLDER}*/*_submitted.pkl"):
+        with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+            job = psutil.Process(int(file.name.split("_")[0]))
+            found.append((job, job.children()[0]))
+    return found
+
+
+@needs_isolation
+@pytest.mark.parametrize("which", [0, 1], ids=["watcher", "grader"])
+def test_a_killed_job_changes_nothing(which, submissions, alone, tmp_path):
+    out = tmp_path / "out"
+    submitted = []
+
+    def kill():
+        processes = jobs_in(out)[0]
+        processes[which].kill()
+        # else a grader would go on beside its successor
+        assert not psutil.wait_procs([processes[1]], timeout=5)[1]
+
+    def count():
+        submitted.extend(out.glob(f"{slurm.FOLDER}*/*_submitted.pkl"))
+
+    engine = after(1, kill, after(len(submissions), count, through_submitit(out)))
+    assert graded(out, submissions, engine) == alone
+    assert len(submitted) > 2  # what the killed job had left went into others
+    assert not list(out.glob(".*"))  # the jobs' folder is gone
+
+
+@needs_isolation
+def test_a_submission_that_ends_every_job_is_held_alone(monkeypatch, tmp_path):
+    def grade_batch(path, batch, first, **others):
+        from grading.slurm import grade_batch
+
+        for key, fields in batch:
+            if fields["student"] == "bo":
+                os.kill(os.getpid(), 9)
+            grade_batch(path, [(key, fields)], first, **others)
+
+    monkeypatch.setattr(slurm, "grade_batch", grade_batch)  # being local it travels by value
+    monkeypatch.setattr(slurm, "LOST", 2)
+    source = LAB.file("solution").read_bytes()
+    names = ("ada", "bo", "cy", "di")
+    out = tmp_path / "out"
+    graded(out, [submission(name, source) for name in names], through_submitit(out, 1), held=1)
+    with Ledger(out) as ledger:
+        ((student, _, why),) = ledger.waiting()
+        assert student == "bo" and "2 jobs ended without its result" in why
+        assert [record["score"] for record in ledger.records()] == [100, 100, 100]
+
+
+def test_jobs_that_never_start_grading_are_held_and_say_why(monkeypatch, tmp_path):
+    def grade_batch(*_, **others):
+        raise RuntimeError("the node is broken")
+
+    monkeypatch.setattr(slurm, "grade_batch", grade_batch)
+    monkeypatch.setattr(slurm, "LOST", 2)
+    out = tmp_path / "out"
+    names = ("ada", "bo", "cy")
+    graded(out, [submission(name, b"") for name in names], through_submitit(out, 1), held=3)
+    with Ledger(out) as ledger:
+        assert all("RuntimeError: the node is broken" in why for _, _, why in ledger.waiting())
+
+
+class Evil:
+    """Its pickle writes a file wherever it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.write_text, (Path(self.path), "owned")
+
+
+def test_what_a_job_returns_is_never_unpickled(monkeypatch, tmp_path):
+    path = str(tmp_path / "owned")
+
+    def grade_batch(file, batch, *_, **others):
+        from grading.slurm import _append
+        from grading.station import failure
+        from tests.test_grading_cluster import Evil
+
+        for key, _ in batch:
+            _append(file, key, failure("as asked"), 0.0)
+        return Evil(path)
+
+    monkeypatch.setattr(slurm, "grade_batch", grade_batch)
+    out = tmp_path / "out"
+    graded(out, [submission("ada", b"")], through_submitit(out), held=1)
+    with Ledger(out) as ledger:
+        assert [why for _, _, why in ledger.waiting()] == ["as asked"]
+    assert not Path(path).exists()
+
+
+SPY = """
+import os
+found = [os.path.join(top, f) for top, _, files in os.walk(OUT) for f in files]
+found += [os.path.join(top, f) for top, _, files in os.walk("/tmp") for f in files
+          if f.endswith(("_submitted.pkl", "_result.pkl"))]
+found += [name for name in os.environ if "SUBMITIT" in name or "SLURM" in name]
+for number in range(3, 64):
+    try:
+        found.append(os.readlink(f"/proc/self/fd/{number}"))
+    except OSError:
+        pass
+for folder in [OUT, *{os.path.dirname(path) for path in found}]:
+    try:
+        open(os.path.join(folder, "was-here"), "w").close()
+        found.append("wrote to " + folder)
+    except OSError:
+        pass
+print("SEEN", [path for path in found if "job" in path or OUT in path or "SLURM" in path])
+"""
+
+
+@needs_isolation
+def test_a_submission_cannot_reach_the_jobs_folder(tmp_path):
+    out = tmp_path / "out"
+    spy = f"OUT = {str(out)!r}" + SPY
+    source = LAB.file("solution").read_bytes() + SLOW
+    two = [submission("spy", source + spy.encode()), submission("zoe", source)]
+    seen_outside = []
+
+    def look():  # the same eyes, unsandboxed
+        done = subprocess.run([sys.executable, "-c", spy], capture_output=True, text=True)
+        seen_outside.append(done.stdout)
+        assert (out / "was-here").exists()
+        (out / "was-here").unlink()
+
+    graded(out, two, after(1, look, through_submitit(out, 1)))
+    assert "_submitted.pkl" in seen_outside[0] and "wrote to" in seen_outside[0]
+    with Ledger(out) as ledger:
+        printed = ledger.records("spy")[0]["printed"]
+    assert "SEEN []" in printed
+    assert not (out / "was-here").exists()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "options", "weak", "words"),
+    [
+        ("slurm", [], True, "leave out --allow-weak-sandbox or --cluster"),
+        ("tcp://127.0.0.1:8786", [], True, "leave out --allow-weak-sandbox or --cluster"),
+        (None, ["time=30"], False, "--slurm time=30 goes with --cluster slurm"),
+        ("local", ["time=30"], False, "goes with --cluster slurm"),
+        ("slurm", [], False, "there is no sbatch on this machine"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_work(where, options, weak, words, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(cluster.ClusterError, match=words.replace("--", "-{2}")) as raised:
+        cluster.check(where, options, weak)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "package"), [("submitit-local", "submitit"), ("tcp://x:1", "distributed")]
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(where, package, monkeypatch):
+    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(cluster.ClusterError, match=f"{package}; .*pip install --group cluster"):
+        cluster.check(where, [], False)
+
+
+def test_slurm_options_are_sbatchs_own():
+    options = cluster.sbatch_options(["partition=a,b,time=1:00:00", "cpus-per-task=4"])
+    assert options == {"partition": "a,b", "time": "1:00:00", "cpus_per_task": "4"}
+
+
+@pytest.mark.parametrize("text", ["partition", "=x", "time=", "--x y=1", "cpus-per-task=two", ""])
+def test_slurm_options_that_are_none_are_refused(text):
+    with pytest.raises(cluster.ClusterError, match="--slurm"):
+        cluster.sbatch_options([text])
+
+
+def test_no_scheduler_there_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_S", 1)
+    with socket.socket() as deaf:  # bound, so nobody else's, but not listening
+        deaf.bind(("127.0.0.1", 0))
+        where = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
+        with pytest.raises(cluster.ClusterError, match="no Dask scheduler answers") as raised:
+            list(cluster.grade_on_dask([("key", submission("ada", b""))], LIMITS, None, where, 2))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_refusal_is_what_the_command_says(tmp_path):
+    arguments = ("run", tmp_path, "--out", tmp_path / "out", "--cluster", "local")
+    status, text = grading(*arguments, "--allow-weak-sandbox")
+    assert status == 2 and text.startswith("grading: --cluster local needs the whole sandbox")
