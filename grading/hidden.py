@@ -1,22 +1,34 @@
 """Hidden numbers: what a submission cannot know in advance, derived from the course's secret.
 
-A check that draws from numpy's generators is run again with other seeds. Of one that does not, some
-calls are made again with one number changed, and compared with the solution's results; only
-those whose published answer was the solution's, so that a call with another permitted answer is not
-held against it.
+A check that draws from numpy's generators is run again with other seeds: its own oracle judges, so
+a check that accepts several answers should draw. Of one that does not, some calls are made again
+with one number changed, and compared with the solution's results. What an honest submission may do
+is not held against it:
+
+- give another answer than the solution's: a function whose answer (a list, tuple, dict or array)
+  was accepted in the check though it is not the solution's, and is the same when asked again, is
+  not compared at all;
+- refuse or change what makes no sense: changed arguments keep the order and the divisibility that
+  all published ones had, and stay within their range where there is one; a refusal is forgiven
+  where other changed calls gave a new answer, and it was right;
+- be slow: unless it refuses, no function is called more often than the check itself called it.
 """
 
 import copy
 import hashlib
+import math
 import random
+from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 
-from labkit.mistakes import outcome_of, same
+from labkit.mistakes import outcome_of
 from labkit.traced import TracedArray
 
-CALLS = 6  # made again per check
-TRIES = 8  # until the solution accepts the changed number
+CALLS = 6  # made again per function, at most
+TRIES = 40  # until the arguments make sense and the solution accepts them
+TOLERANCE = 1e-6  # relative; the checks' own are 1e-12 to 1e-6, and a remembered answer is far off
 
 
 class Numbers:
@@ -40,44 +52,80 @@ class Numbers:
 def agrees_elsewhere(calls, solution, remote, seed: bytes) -> bool | None:
     """Whether changed calls give what the solution gives; None if there was none to make."""
     chance = random.Random(seed)
-    candidates = []
-    for name, args, kwargs, outcome in sorted(calls, key=lambda call: call[0]):
-        right = getattr(solution, name, None)
+    by_name, verdicts = {}, []
+    for name, args, kwargs, outcome in calls:
         traced = any(type(value) is TracedArray for value in leaves((args, kwargs)))
-        if right is None or traced or outcome[0] != "value":
-            continue
-        if agree(outcome, outcome_of(right, args, kwargs)):
-            candidates.append((name, right, args, kwargs))
-    chance.shuffle(candidates)
-    compared = None
-    for name, right, args, kwargs in candidates[:CALLS]:
-        for _ in range(TRIES):
-            changed_args, changed_kwargs = changed((args, kwargs), chance)
-            expected = outcome_of(right, changed_args, changed_kwargs)
-            if expected[0] == "value":
-                break
-        else:
-            continue
-        given = outcome_of(getattr(remote, name), changed_args, changed_kwargs)
-        if not agree(given, expected):
+        if hasattr(solution, name) and not traced and outcome[0] == "value":
+            by_name.setdefault(name, []).append((args, kwargs, outcome))
+    for name, published in sorted(by_name.items()):
+        right, given = getattr(solution, name), getattr(remote, name)
+        verdicts.append(judge(published, right, given, chance))
+        if verdicts[-1] is False:
             return False
-        compared = True
-    return compared
+    return True if True in verdicts else None
 
 
-def agree(one, other):
-    return same(plain(one), plain(other))
+def judge(published, right, given, chance) -> bool | None:
+    """One function: its published calls (args, kwargs, outcome), the solution's and the given."""
+    usual, odd = [], []
+    for args, kwargs, outcome in published:
+        agreed = agree(outcome, outcome_of(right, args, kwargs))
+        (usual if agreed else odd).append((args, kwargs, outcome))
+    if any(is_another_answer(*call, given) for call in odd[:CALLS]):
+        return None
+    agreed = told = differs = refused = 0  # told: with an answer that no published call had
+    for made in range(2 * CALLS):
+        if made >= min(CALLS, len(published)) and (told or not refused):
+            break
+        new = changed_call(usual, published, right, chance)
+        if new is None:
+            break
+        args, kwargs, expected = new
+        outcome = outcome_of(given, args, kwargs)
+        if agree(outcome, expected):
+            agreed += 1
+            told += not any(agree(expected, outcome) for _, _, outcome in published)
+        elif outcome[0] == "value":
+            differs += 1
+        else:
+            refused += 1
+    if not agreed + differs + refused:
+        return None
+    if not any(numbers_of(args, kwargs) for args, kwargs, _ in published):
+        return agreed > differs + refused  # inside lists, a change may well make no sense
+    return not differs and (not refused or told > 0)
 
 
-def plain(value):
-    """Numbers of numpy as Python's, so that np.int64(2), np.array(2) and 2 are the same answer."""
-    if isinstance(value, np.generic) or isinstance(value, np.ndarray) and value.ndim == 0:
-        return value.item()
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(plain, value))
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return value
+def is_another_answer(args, kwargs, outcome, given):
+    """Whether the answer that was accepted is this submission's answer, and not a whim."""
+    if not isinstance(outcome[1], (list, tuple, dict, np.ndarray)):
+        return False
+    return agree(outcome, outcome_of(given, args, kwargs))
+
+
+def agree(one, other) -> bool:
+    """Equal plain values: exact ones exactly, an int like the Fraction; floats to TOLERANCE."""
+    if isinstance(one, np.generic) or isinstance(one, np.ndarray) and one.ndim == 0:
+        one = one.item()
+    if isinstance(other, np.generic) or isinstance(other, np.ndarray) and other.ndim == 0:
+        other = other.item()
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+            return False
+        if one.dtype.kind not in "fc":
+            return bool((one == other).all())
+        scale = TOLERANCE * float(np.abs(other).max(initial=0.0))
+        return bool(np.allclose(one, other, rtol=TOLERANCE, atol=scale, equal_nan=True))
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(agree, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(agree(one[key], other[key]) for key in one)
+    kinds = {type(one), type(other)}
+    if kinds <= {int, Fraction}:
+        return one == other
+    if kinds <= {int, float}:
+        return math.isclose(one, other, rel_tol=TOLERANCE) or one != one and other != other
+    return len(kinds) == 1 and not isinstance(one, np.ndarray) and one == other
 
 
 def leaves(value):
@@ -90,10 +138,76 @@ def leaves(value):
         yield value
 
 
+# --- other arguments ------------------------------------------------------------------------------
+
+
+def changed_call(usual, published, right, chance):
+    """(args, kwargs, the solution's outcome) of a call that was not published; None if none is."""
+    if not usual:
+        return None
+    made = {key((args, kwargs)) for args, kwargs, _ in published}
+    numbers = [numbers_of(args, kwargs) for args, kwargs, _ in published]
+    for _ in range(TRIES):
+        args, kwargs, _ = chance.choice(usual)
+        own = numbers_of(args, kwargs)
+        if not own:
+            args, kwargs = changed((args, kwargs), chance)
+        else:
+            place = chance.choice(sorted(own, key=str))
+            seen = [found[place] for found in numbers if place in found]
+            value = other(own[place], seen, chance)
+            if not fits(own | {place: value}, place, numbers):
+                continue
+            args, kwargs = put(args, kwargs, place, value)
+        if key((args, kwargs)) in made:
+            continue
+        expected = outcome_of(right, args, kwargs)
+        if expected[0] == "value":
+            return args, kwargs, expected
+    return None
+
+
+def numbers_of(args, kwargs):
+    """The arguments that are numbers or arrays themselves, by position or name."""
+    places = {**dict(enumerate(args)), **kwargs}
+    return {at: value for at, value in places.items() if type(value) in (int, float, np.ndarray)}
+
+
+def put(args, kwargs, place, value):
+    """Copies of the arguments with one replaced."""
+    args, kwargs = list(copy.deepcopy(args)), copy.deepcopy(kwargs)
+    (kwargs if place in kwargs else args)[place] = value
+    return tuple(args), kwargs
+
+
+def fits(own, place, numbers):
+    """Whether the changed number keeps what held in every published call: a < b, a <= b, a | b."""
+    ints = {at: value for at, value in own.items() if type(value) is int}
+    for a, b in permutations(ints, 2):
+        pairs = [(found[a], found[b]) for found in numbers if a in found and b in found]
+        if place not in (a, b) or any(type(n) is not int for pair in pairs for n in pair):
+            continue
+        for holds in (int.__lt__, int.__le__, lambda x, y: x != 0 and y % x == 0):
+            if all(holds(*pair) for pair in pairs) and not holds(ints[a], ints[b]):
+                return False
+    return True
+
+
+def key(value):
+    """Equal for equal arguments."""
+    if isinstance(value, np.ndarray):
+        return (value.shape, value.dtype.str, value.tobytes())
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *map(key, value))
+    if isinstance(value, dict):
+        return tuple((repr(name), key(item)) for name, item in value.items())
+    return repr(value)
+
+
 def changed(arguments, chance):
     """A copy of the arguments in which one number, or one array, is another."""
-    numbers = sum(type(leaf) in (int, float, np.ndarray) for leaf in leaves(arguments))
-    target = chance.randrange(numbers) if numbers else -1
+    numbers = [value for value in leaves(arguments) if type(value) in (int, float, np.ndarray)]
+    target = chance.randrange(len(numbers)) if numbers else -1
     seen = -1
 
     def walk(value):
@@ -101,19 +215,23 @@ def changed(arguments, chance):
         if isinstance(value, (list, tuple)):
             return type(value)(map(walk, value))
         if isinstance(value, dict):
-            return {key: walk(item) for key, item in value.items()}
+            return {name: walk(item) for name, item in value.items()}
         if type(value) in (int, float, np.ndarray):
             seen += 1
             if seen == target:
-                return other(value, chance)
+                return other(value, [value], chance)
         return copy.deepcopy(value)
 
     return walk(arguments)
 
 
-def other(value, chance):
+def other(value, seen, chance):
+    """Another number; an int from the range of those seen, which costs no more to work with."""
     if type(value) is int:
-        return chance.choice([value + 1, value + 2, value + 3, 2 * value, 3 * value])
+        whole = [number for number in seen if type(number) is int]
+        inside = [chance.randint(min(whole), max(whole)) for _ in range(TRIES)]
+        near = [value + 1, value + 2, value + 3, 2 * value, 3 * value]
+        return chance.choice([n for n in inside if n != value] or [n for n in near if n != value])
     if type(value) is float:
         return value * chance.uniform(0.5, 2.0)
     if value.dtype.kind == "f":

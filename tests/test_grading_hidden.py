@@ -75,6 +75,112 @@ def test_numpy_scalars_are_the_numbers_they_stand_for():
     assert agrees_elsewhere(calls, solution, remote, b"seed") is True
 
 
+def gather(num_ranks, rank):
+    """Sends first. A schedule: any order of the sends is as good."""
+    return [["send", peer] for peer in range(num_ranks) if peer != rank] + [["gemm", rank]]
+
+
+def schedule_verdict(function, seed, sizes=(1, 2, 3, 4, 8)):
+    pairs = [(n, rank) for n in sizes for rank in range(n)]
+    calls = [("gather", pair, {}, ("value", function(*pair))) for pair in pairs]
+    solution = types.SimpleNamespace(gather=gather)
+    return agrees_elsewhere(calls, solution, types.SimpleNamespace(gather=function), seed)
+
+
+SEEDS = [bytes([n]) for n in range(30)]
+
+
+def test_another_permitted_order_is_not_held_against_it():
+    """With one rank both say the same: a changed call would compare two different right answers."""
+    for seed in SEEDS:
+        assert schedule_verdict(lambda n, r: gather(n, r)[:-1][::-1] + [["gemm", r]], seed) is None
+
+
+def test_a_table_of_the_solutions_schedules_is_found():
+    known = {(n, rank): gather(n, rank) for n in (1, 2, 3, 4, 8) for rank in range(n)}
+
+    def refuses(n, rank):
+        return known[n, rank]
+
+    for seed in SEEDS:
+        assert schedule_verdict(lambda n, rank: known.get((n, rank), []), seed) is False
+        assert schedule_verdict(refuses, seed) is False
+
+
+def test_another_order_the_first_time_only_is_a_whim():
+    known = {(n, rank): gather(n, rank) for n in (1, 2, 3, 4, 8) for rank in range(n)}
+
+    for seed in SEEDS:
+        asked = []
+
+        def whim(n, rank, asked=asked):
+            asked.append((n, rank))
+            answer = known.get((n, rank), [])
+            return answer[::-1] if asked == [(1, 0), (2, 0)] else answer
+
+        assert schedule_verdict(whim, seed) is False
+
+
+def test_arguments_that_make_no_sense_are_not_asked():
+    def strict(n, rank):
+        assert 0 <= rank < n <= 8
+        return gather(n, rank)
+
+    for seed in SEEDS:
+        assert schedule_verdict(strict, seed) is True
+
+
+def test_a_refusal_is_forgiven_to_one_that_is_right_elsewhere():
+    def strict(p, m):
+        if m > 9:
+            raise ValueError("too many")
+        return bubble(p, m)
+
+    calls = [("bubble", (p, 6), {}, ("value", bubble(p, 6))) for p in range(2, 6)]
+    for seed in SEEDS:
+        assert agrees_elsewhere(calls, module(bubble), module(strict), seed) is True
+
+
+def test_an_int_is_as_good_as_the_fraction():
+    def hops(p, n):
+        return {"bytes": Fraction(p * n, 4) if p * n % 4 else p * n // 4}
+
+    def right(p, n):
+        return {"bytes": Fraction(p * n, 4)}
+
+    calls = [("hops", (p, 6), {}, ("value", hops(p, 6))) for p in range(2, 6)]
+    solution, remote = (types.SimpleNamespace(hops=function) for function in (right, hops))
+    for seed in SEEDS:
+        assert agrees_elsewhere(calls, solution, remote, seed) is True
+
+
+def test_numbers_inside_lists_may_change_to_nonsense_now_and_then():
+    def right(order):
+        return sum(order)
+
+    def picky(order):
+        return sum(order) if order == sorted(order) else None
+
+    calls = [("total", ([1, 5, 9, n],), {}, ("value", 15 + n)) for n in range(10, 20)]
+    solution = types.SimpleNamespace(total=right)
+    for function, verdicts in ((right, {True}), (picky, {True, False}), (lambda order: 0, {False})):
+        remote = types.SimpleNamespace(total=function)
+        found = {agrees_elsewhere(calls, solution, remote, seed) for seed in SEEDS}
+        assert found == verdicts or found < verdicts
+
+
+def test_no_function_is_called_more_often_than_published():
+    made = []
+
+    def slow(p, m):
+        made.append((p, m))
+        return bubble(p, m)
+
+    calls = [("bubble", (4, 8), {}, ("value", bubble(4, 8)))]
+    assert agrees_elsewhere(calls, module(bubble), module(slow), b"seed") is True
+    assert len(made) == 1 and made[0] != (4, 8)
+
+
 def test_one_number_changes_and_the_same_seed_changes_the_same():
     arguments = (([1, 2.5, "x", None, True],), {"shape": {"hidden": 64}})
     first = changed(arguments, random.Random(3))
