@@ -212,26 +212,25 @@ def test_a_killed_job_changes_nothing(which, submissions, alone, tmp_path):
     assert not list(out.glob(".*"))  # the jobs' folder is gone
 
 
-@needs_isolation
-def test_a_submission_that_ends_every_job_is_held_alone(monkeypatch, tmp_path):
-    def grade_batch(path, batch, first, **others):
-        from grading.slurm import grade_batch
+def test_submissions_that_end_every_job_are_held_and_no_other(monkeypatch, tmp_path):
+    def grade_batch(path, batch, *_, **others):
+        from grading.slurm import _append
+        from grading.station import failure
 
         for key, fields in batch:
-            if fields["student"] == "bo":
+            if fields["student"] in ("bo", "di"):
                 os.kill(os.getpid(), 9)
-            grade_batch(path, [(key, fields)], first, **others)
+            _append(path, key, failure("not graded here"), 0.0)
 
     monkeypatch.setattr(slurm, "grade_batch", grade_batch)  # being local it travels by value
     monkeypatch.setattr(slurm, "LOST", 2)
-    source = LAB.file("solution").read_bytes()
-    names = ("ada", "bo", "cy", "di")
     out = tmp_path / "out"
-    graded(out, [submission(name, source) for name in names], through_submitit(out, 1), held=1)
+    class_ = [submission(name, b"") for name in ("ada", "bo", "cy", "di", "ed")]
+    graded(out, class_, through_submitit(out, 1), held=5)
     with Ledger(out) as ledger:
-        ((student, _, why),) = ledger.waiting()
-        assert student == "bo" and "2 jobs ended without its result" in why
-        assert [record["score"] for record in ledger.records()] == [100, 100, 100]
+        why = {student: why for student, _, why in ledger.waiting()}
+    assert {student for student in why if "2 jobs ended without" in why[student]} == {"bo", "di"}
+    assert [why[student] for student in ("ada", "cy", "ed")] == ["not graded here"] * 3
 
 
 def test_jobs_that_never_start_grading_are_held_and_say_why(monkeypatch, tmp_path):
@@ -318,6 +317,92 @@ def test_a_submission_cannot_reach_the_jobs_folder(tmp_path):
         printed = ledger.records("spy")[0]["printed"]
     assert "SEEN []" in printed
     assert not (out / "was-here").exists()
+
+
+# --- Slurm's own commands -------------------------------------------------------------------------
+
+# What a run asks of Slurm, answered without one: jobs are processes, listed in a file.
+STAND_INS = {
+    "sbatch": """
+        if grep -q partition=nope "$1"; then
+          echo "sbatch: error: invalid partition specified: nope" >&2; exit 1
+        fi
+        last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
+        errors=$(sed -n 's/^#SBATCH --error=//p' "$1")
+        cat "$1" >> "$BOOK.scripts"
+        for task in $([ -z "$last" ] || seq 0 "$last") ; do
+          export SLURM_ARRAY_JOB_ID=$$ SLURM_ARRAY_TASK_ID=$task SLURM_JOB_ID=$$$task
+          log=${errors//%A_%a/$$_$task}
+          bash "$1" > /dev/null 2> "$log" < /dev/null &
+          echo "$! $$_$task" >> "$BOOK"
+        done
+        if [ -z "$last" ]; then
+          SLURM_JOB_ID=$$ bash "$1" > /dev/null 2> "${errors//%j/$$}" < /dev/null &
+          echo "$! $$" >> "$BOOK"
+        fi
+        echo "Submitted batch job $$"
+    """,
+    "squeue": """
+        while read pid id; do kill -0 "$pid" 2> /dev/null && echo "$id"; done < "$BOOK"; true
+    """,
+    "scancel": """
+        while read pid id; do [ "$id" = "$1" ] && kill -9 "$pid"; done < "$BOOK"; true
+    """,
+    "srun": "exit 1",
+}
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """A folder with commands named as Slurm's on the PATH, and the book that they keep."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, script in STAND_INS.items():
+        (folder / name).write_text(f"#!/bin/bash\n{script}")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("BOOK", str(tmp_path / "book"))
+    monkeypatch.setattr(slurm, "SQUEUE_S", 0.5)
+    return tmp_path / "book"
+
+
+def through_slurm(out, **options):
+    def engine(jobs):
+        return slurm.grade_on_slurm(jobs, LIMITS, None, "slurm", out, None, options)
+
+    return engine
+
+
+@needs_isolation
+def test_a_job_that_slurm_no_longer_has_is_submitted_again(
+    submissions, alone, stand_in, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(slurm, "BATCH", 6)
+    out = tmp_path / "out"
+
+    def kill():
+        pid = int(stand_in.read_text().split()[0])
+        grader = psutil.Process(pid).children()[0]
+        psutil.Process(pid).kill()
+        assert not psutil.wait_procs([grader], timeout=5)[1]
+
+    assert cluster.check("slurm", ["partition=main"], False) == {"partition": "main"}
+    engine = after(1, kill, through_slurm(out, partition="main", time="30"))
+    assert graded(out, submissions, engine) == alone
+    assert len(stand_in.read_text().splitlines()) == 4  # two, and two for what one had left
+    script = Path(f"{stand_in}.scripts").read_text()
+    assert {"--partition=main", "--time=30", "--mem=2048M", "--cpus-per-task=1"} <= {
+        line.removeprefix("#SBATCH ") for line in script.splitlines()
+    }
+    assert not list(out.glob(".*"))
+
+
+def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
+    engine = through_slurm(tmp_path, partition="nope")
+    with pytest.raises(cluster.ClusterError, match="Slurm refused the jobs: .*partition") as raised:
+        list(engine([("key", submission("ada", b""))]))
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.glob(".*"))
 
 
 # --- what is refused ------------------------------------------------------------------------------
