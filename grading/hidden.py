@@ -9,8 +9,8 @@ is not held against it:
   was accepted in the check though it is not the solution's, and is the same when asked again, is
   not compared at all;
 - refuse or change what makes no sense: changed arguments keep the order and the divisibility that
-  all published ones had, and stay within their range where there is one; a refusal is forgiven
-  where other changed calls gave a new answer, and it was right;
+  all published ones had, and hardly leave their range; a refusal is forgiven where other changed
+  calls gave a new answer, and it was right;
 - be slow: unless it refuses, no function is called more often than the check itself called it.
 """
 
@@ -187,7 +187,10 @@ def fits(own, place, numbers):
         pairs = [(found[a], found[b]) for found in numbers if a in found and b in found]
         if place not in (a, b) or any(type(n) is not int for pair in pairs for n in pair):
             continue
-        for holds in (int.__lt__, int.__le__, lambda x, y: x != 0 and y % x == 0):
+        relations = [int.__lt__, int.__le__]
+        if len(set(pairs)) > 2:  # of two pairs it may be chance
+            relations.append(lambda x, y: x != 0 and y % x == 0)
+        for holds in relations:
             if all(holds(*pair) for pair in pairs) and not holds(ints[a], ints[b]):
                 return False
     return True
@@ -226,12 +229,11 @@ def changed(arguments, chance):
 
 
 def other(value, seen, chance):
-    """Another number; an int from the range of those seen, which costs no more to work with."""
+    """Another number; an int among or just above those seen, which costs no more to work with."""
     if type(value) is int:
-        whole = [number for number in seen if type(number) is int]
-        inside = [chance.randint(min(whole), max(whole)) for _ in range(TRIES)]
-        near = [value + 1, value + 2, value + 3, 2 * value, 3 * value]
-        return chance.choice([n for n in inside if n != value] or [n for n in near if n != value])
+        whole = {number for number in seen if type(number) is int}
+        new = [chance.randint(min(whole), max(whole) + 3) for _ in range(TRIES)]
+        return chance.choice([n for n in new if n not in whole] or [value + 1, value + 2])
     if type(value) is float:
         return value * chance.uniform(0.5, 2.0)
     if value.dtype.kind == "f":
