@@ -12,7 +12,7 @@ class Limits:
     """Limits of one submission and lab; times are of waiting for the submission's own code."""
 
     check_s: float = 10.0  # wall clock, one check
-    submission_s: float = 60.0  # wall clock, all checks together
+    submission_s: float = 60.0  # wall clock, all checks together; again for hidden numbers
     cpu_s: int = 60
     memory_bytes: int = 1024 * MIB  # resident
     address_space_bytes: int = 3072 * MIB
@@ -20,7 +20,7 @@ class Limits:
     output_bytes: int = 1 * MIB  # printed while one check runs
     disk_bytes: int = 16 * MIB
     files: int = 128
-    source_bytes: int = 1 * MIB
+    source_bytes: int = 4 * MIB  # notes and pasted outputs may be long
 
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()

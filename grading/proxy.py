@@ -382,6 +382,10 @@ class Remote:
         how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
         self._end("crashed", f"{name} ended the whole process {how}; return a value instead")
 
+    def renew_time(self):
+        """All of the submission's time again: who is slow and honest is as slow the second time."""
+        self._left_s = self._limits.submission_s
+
     def drain(self):
         """Take what was printed so far, before a hidden check may print."""
         if self._worker is not None:

@@ -183,7 +183,7 @@ class Verifier:
             "request": self.cell.worker_limits().decode(),
         }
         self.requests.sendall(json.dumps(request).encode() + b"\n")
-        answer = self._line(2 * self.limits.submission_s + 90)
+        answer = self._line(4 * self.limits.submission_s + 90)  # the verifier's own limit is less
         return answer or failure("the verifier is gone: " + self._log_tail())
 
     def _line(self, timeout_s):

@@ -19,7 +19,8 @@ from grading.station import Station
 from labkit.loading import ROOT
 from tests.hostile.corpus import read_cases
 
-LAB = labs_by_prefix()["lab-01"]
+LABS = labs_by_prefix()
+LAB = LABS["lab-01"]
 CASES = read_cases()
 # Short, so that the ones that never end cost seconds; long enough for the slow and honest one.
 LIMITS = Limits(
@@ -55,24 +56,41 @@ def test_the_corpus_is_large_and_covers_every_kind():
     groups = {case.group for case in CASES}
     assert len(CASES) >= 60
     assert groups >= {"exit", "report", "wire", "value", "bend", "secret", "workspace", "resource"}
-    assert groups >= {"text", "unlucky", "control"}
+    assert groups >= {"text", "unlucky", "control", "honest"}
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_comes_to_what_it_deserves_beside_an_honest_one(case, stations):
     plain, hidden, honest, pool = stations
-    source, problem = _text_or_problem(case.source(LAB))
-    submission = Submission(case.name, "lab-01", case.name, source, problem)
+    lab = LABS[case.lab]
+    source, problem = _text_or_problem(case.source(lab))
+    submission = Submission(case.name, case.lab, case.name, source, problem)
     neighbour = pool.submit(honest.grade, LAB.file("solution").read_bytes(), LAB)
     station = hidden if case.header.get("secret") else plain
-    result = station.grade_or_refuse(submission, LAB)
+    result = station.grade_or_refuse(submission, lab)
     assert case.problems(result) == []
     if "says" in case.header:
         said = " ".join(claim["message"] for claim in result["claims"])
         assert case.header["says"] in said
     beside = neighbour.result()
     assert (beside["status"], beside["score"]) == ("graded", 100), beside["problem"]
+
+
+def test_slow_but_honest_has_its_time_again_for_the_hidden_numbers():
+    slow = """
+import time
+
+_row = row_parallel
+
+
+def row_parallel(x, W, num_ranks):
+    time.sleep(0.1)
+    return _row(x, W, num_ranks)
+"""
+    with Station(Limits(submission_s=4), secret=secrets.token_bytes(32), number=3) as station:
+        result = station.grade((LAB.file("solution").read_text() + slow).encode(), LAB)
+    assert (result["status"], result["score"]) == ("graded", 100), result["problem"]
 
 
 def test_nothing_is_left_behind():

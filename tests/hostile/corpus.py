@@ -1,7 +1,8 @@
-"""The hostile and the merely unlucky submissions of lab 01, and what each must come to.
+"""The hostile, the merely unlucky and the honest submissions, and what each must come to.
 
 A file's docstring says what it tries; the lines after it what must happen:
 
+    lab: lab-04          of lab 01 otherwise
     base: solution       the lab's solution (or starter) stands before the file's own text
     expect: 0            the score; or `below 100, above 0`
     outcome: crashed     an outcome that at least one claim must have
@@ -10,6 +11,7 @@ A file's docstring says what it tries; the lines after it what must happen:
     secret: yes          graded with hidden numbers as well
     encode: crlf         how the text becomes bytes: crlf, cr, nul, or a codec
     first: # text        a line before everything else
+    pad: 3000000         bytes of comments before everything else
     live: no             too dangerous, or too slow, for graders without limits
 """
 
@@ -20,7 +22,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 SUBMISSIONS = Path(__file__).parent / "submissions"
-KEYS = ("base", "expect", "outcome", "loses", "keeps", "says", "secret", "encode", "first", "live")
+KEYS = (
+    *("lab", "base", "first", "pad", "encode", "secret", "live"),
+    *("expect", "outcome", "loses", "keeps", "says"),
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,10 @@ class Case:
     title: str
     header: dict
     text: str
+
+    @property
+    def lab(self) -> str:
+        return self.header.get("lab", "lab-01")
 
     @property
     def group(self) -> str:
@@ -41,6 +50,7 @@ class Case:
             text = lab.file(base).read_text() + "\n\n" + text
         if first := self.header.get("first"):
             text = first + "\n" + text
+        text = "# notes\n" * (int(self.header.get("pad", 0)) // 8) + text
         data = None
         for codec in self.header.get("encode", "utf-8").split():
             if codec == "crlf":

@@ -1,0 +1,67 @@
+"""Pairs are NamedTuples, a table is a defaultdict, constants are Enums and dataclasses.
+
+lab: lab-03
+base: solution
+secret: yes
+expect: 100
+"""
+
+import enum
+from collections import OrderedDict, defaultdict, namedtuple
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+
+class Sides(NamedTuple):
+    paid_s: float
+    saved_s: float
+
+
+Choice = namedtuple("Choice", "name seconds")
+
+
+class Kernel(str, enum.Enum):
+    ONE = "one_shot"
+
+
+@dataclass
+class Ring:
+    c_s: float
+    a_s: float
+    rate: float
+
+
+_sides, _range, _fastest = tensor_parallel_sides, all_reduce_range_s, fastest_all_reduce
+_calibrate, _expert, _times = calibrate, expert_parallel_bytes, protocol_times_s
+
+
+def tensor_parallel_sides(*args, **kwargs):
+    return Sides(*_sides(*args, **kwargs))
+
+
+def all_reduce_range_s(link, num_ranks, payload_bytes):
+    best, worst = _range(link, num_ranks, payload_bytes)
+    return namedtuple("Range", ["best_s", "worst_s"])(best, worst)
+
+
+def fastest_all_reduce(*args, **kwargs):
+    return Choice._make(_fastest(*args, **kwargs))
+
+
+def calibrate(points, protocols=NCCL_PROTOCOLS):
+    return astuple(Ring(*_calibrate(points, protocols)))
+
+
+class Times(list):
+    '''A list that can say its least.'''
+
+    def least(self):
+        return min(self)
+
+
+def protocol_times_s(*args, **kwargs):
+    return Times(_times(*args, **kwargs))
+
+
+def predict_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS):
+    return protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols).least()

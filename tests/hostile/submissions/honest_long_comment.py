@@ -1,0 +1,9 @@
+"""Three megabytes of pasted notes stand in front.
+
+base: solution
+pad: 3000000
+secret: yes
+expect: 100
+"""
+
+# nothing else
