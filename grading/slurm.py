@@ -124,8 +124,8 @@ def grade_on_slurm(jobs, limits, secret, where, out, count, options):
     at_once = ceil(count / stations) if count else None
     local = where != "slurm"
     queue = None if local else Queue()
-    number = max(ceil(len(waiting) / BATCH), min(at_once or 1, len(waiting)))
-    keys, size = list(waiting), ceil(len(waiting) / number)
+    rounds = ceil(len(waiting) / BATCH / (at_once or 1))
+    keys, size = list(waiting), ceil(len(waiting) / rounds / (at_once or 1))
     parts = [keys[start : start + size] for start in range(0, len(keys), size)]
     losses, active = Counter(), []
     folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=out)).resolve()
