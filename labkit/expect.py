@@ -1,6 +1,7 @@
 """Checks whose failure is a sentence for the learner: what was called, what came back, what was
 expected, which idea to look at again."""
 
+import reprlib
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,12 @@ def describe_call(name: str, **arguments) -> str:
         else:
             words.append(f"{key}={value!r}")
     return f"{name}({', '.join(words)})"
+
+
+# only the beginning is shown: of a large value, only that is written down
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 30
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 130
 
 
 def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") -> None:
@@ -103,7 +110,7 @@ def _describe(value):
         return "a masked array"
     if isinstance(value, np.ndarray):
         return f"an array of shape {list(value.shape)}"
-    text = repr(value)
+    text = _SHORT.repr(value)
     article = "an" if type(value).__name__[0] in "aeiou" else "a"
     short = text if len(text) <= 60 else text[:57] + "..."
     return f"{article} {type(value).__name__} ({short})"

@@ -15,6 +15,7 @@ import numpy as np
 
 MAX_FRAME_BYTES = 16 << 20
 MAX_VALUES = 400_000  # in one frame
+ARRAY_VALUES = 40  # that an array counts as, however few its elements: it is as large in memory
 MAX_DEPTH = 32
 MAX_INT_BYTES = 512  # 1,233 digits, fewer than Python refuses to print
 MAX_DICT_ENTRIES = 1024  # keys that collide cost the square of this
@@ -312,6 +313,7 @@ class _Reader:
         return self.dtype(code), shape
 
     def array(self, depth):
+        self.values += ARRAY_VALUES
         dtype, shape = self.dtype_and_shape()
         data = self.take(math.prod(shape) * dtype.itemsize)
         return self._numbers(data, dtype).reshape(shape)
