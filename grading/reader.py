@@ -11,21 +11,26 @@ import os
 import re
 import stat
 import zipfile
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 from grading.text import clean
 
-MAX_ENTRIES = 200_000
-MAX_ZIP_MEMBERS = 20_000
+MAX_ENTRIES = 200_000  # kept: files that may be submissions, and one that says whose folder it is
+MAX_STUDENT_FILES = 100_000  # looked at in one student's folder, or in one zip file of theirs
+MAX_STUDENT_BYTES = 128 << 20  # of zip files, unpacked from their own if need be, for one student
+MAX_ZIP_MEMBERS = 300_000  # in a zip file of everybody's
 MAX_INNER_ZIP_BYTES = 64 << 20
 MAX_DEPTH = 16
 MAX_METADATA_LINE = 1000
 MAX_CANDIDATES_IN_ZIP = 64
+ALONE = "hand in the starter alone"
 
 _SKIPPED = {".git", "__MACOSX", "__pycache__", "node_modules", ".venv", "venv", ".pytest_cache"}
+_SKIPPED |= {"site-packages", "dist-packages", ".tox", ".ipynb_checkpoints", ".mypy_cache"}
 _CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<user>\d+)_(?P<hand_in>\d+)_(?P<file>.+)")
 _MOODLE = re.compile(
     r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)"
@@ -60,6 +65,9 @@ class Found:
     submissions: list[Submission] = field(default_factory=list)
     shapes: Counter = field(default_factory=Counter)  # shape -> submissions
     ignored: list[tuple[str, str]] = field(default_factory=list)  # (where, why)
+    too_much: list[tuple[tuple, str]] = field(
+        default_factory=list
+    )  # (path, why): a budget is spent
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class _Entry:
     size: int
 
 
-def read_submissions(place, labs, only=None, max_bytes=1 << 20) -> Found:
+def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
     """Every submission under `place` for the labs ("lab-01", ...); `only` names a single lab."""
     place = Path(place)
     found = Found()
@@ -84,9 +92,16 @@ def read_submissions(place, labs, only=None, max_bytes=1 << 20) -> Found:
         entries = data_or_why
     else:
         raise SubmissionsError(f"{place} does not exist")
+    if len(entries) > MAX_ENTRIES:
+        raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
+    outside = entries
     entries = _without_wrapper(entries)
-    entries = _open_inner_zips(entries, found)
-    names = _gradescope_names(entries)
+    if entries:
+        dropped = len(outside[0].path) - len(entries[0].path)
+        found.too_much = [(path[dropped:], why) for path, why in found.too_much]
+    names, spent = _gradescope_names(entries), Counter()
+    owners = (names, _classroom_prefix(entries, place.name))
+    entries = _open_inner_zips(entries, found, spent, owners)
     classroom = _classroom_prefix(entries, place.name)
     candidates, seen = {}, {}
     for entry in entries:
@@ -117,13 +132,30 @@ def read_submissions(place, labs, only=None, max_bytes=1 << 20) -> Found:
             source, problem = _text_or_problem(source)
         found.submissions.append(Submission(student, lab, where, source, problem))
         found.shapes[shape] += 1
+    for path, why in found.too_much:
+        _, student, rest = _owner((*path, ""), names, classroom)
+        where = clean("/".join(path), 300)
+        found.ignored.append((where, why))
+        match = _LAB.search("/".join(rest))
+        lab = only or (f"lab-{int(match[1]):02d}" if match else None)
+        if lab in labs and not seen.get(student) and (student, lab) not in candidates:
+            candidates[student, lab] = []
+            found.submissions.append(Submission(student, lab, where, None, why))
+    refused = {submission.student for submission in found.submissions}
     for student, had_one in sorted(seen.items()):
-        if not had_one and student:
+        if not had_one and student and student not in refused:
             found.ignored.append((student, "no starter.py or starter-NN.py in it"))
     return found
 
 
-def read_one(path, max_bytes=1 << 20) -> tuple[bytes | None, str]:
+def _over_budget(spent):
+    if spent <= MAX_STUDENT_BYTES:
+        return ""
+    limit = MAX_STUDENT_BYTES >> 20
+    return f"zip files of more than {limit} MiB together; {ALONE}"
+
+
+def read_one(path, max_bytes=4 << 20) -> tuple[bytes | None, str]:
     """(source, "") or (None, why not) of a single file."""
     source, problem = _read_file(path, max_bytes)
     return (None, problem) if problem else _text_or_problem(source)
@@ -133,30 +165,57 @@ def read_one(path, max_bytes=1 << 20) -> tuple[bytes | None, str]:
 
 
 def _walk(root, found):
-    """Every file below root; links are entries that say so, never followed."""
-    pending, count = [()], 0
+    """The files below root that may be submissions, and of every folder one that says whose it is.
+
+    Links are entries that say so, never followed. Folders are listed level by level, a lab's first,
+    so that a submission is found before a student's budget is spent on what lies elsewhere.
+    """
+    pending, looked_at, shown, over = deque([()]), Counter(), set(), set()
+    with os.scandir(root) as top:
+        depth = 1 + (sum(1 for _ in islice(top, 2)) == 1)  # a single folder is around everybody's
     while pending:
-        parts = pending.pop()
+        parts = pending.popleft()
+        whose, everybodys = parts[:depth], len(parts) < depth
+        folders, files = [], []
         try:
-            inside = sorted(os.scandir(Path(root, *parts)), key=lambda item: item.name)
+            with os.scandir(Path(root, *parts)) as inside:
+                for item in inside:
+                    looked_at[whose] += not everybodys
+                    if looked_at[whose] > MAX_STUDENT_FILES:
+                        break
+                    folder = item.is_dir(follow_symlinks=False)
+                    if folder and not _STARTER.fullmatch(item.name):
+                        folders.append(item.name)
+                    elif everybodys or _may_matter(item.name) or parts[:2] not in shown:
+                        if not _may_matter(item.name):
+                            shown.add(parts[:2])
+                        size = 0 if folder else item.stat(follow_symlinks=False).st_size
+                        files.append((item.name, item.path, size))
         except OSError as error:
             found.ignored.append((clean("/".join(parts)), f"cannot be listed: {error.strerror}"))
             continue
-        for item in inside:
-            count += 1
-            if count > MAX_ENTRIES:
-                raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
-            path = (*parts, item.name)
-            folder = item.is_dir(follow_symlinks=False)
-            if folder and item.name not in _SKIPPED and not _STARTER.fullmatch(item.name):
-                if len(path) < MAX_DEPTH:
-                    pending.append(path)
-                else:
-                    found.ignored.append((clean("/".join(path)), "folders nested too deep"))
-            elif not folder or _STARTER.fullmatch(item.name):
-                full = item.path
-                size = 0 if folder else item.stat(follow_symlinks=False).st_size
-                yield _Entry(path, lambda limit, full=full: _read_file(full, limit), size)
+        for name, full, size in sorted(files):
+            yield _Entry((*parts, name), lambda limit, full=full: _read_file(full, limit), size)
+        if looked_at[whose] > MAX_STUDENT_FILES:
+            if whose not in over:
+                over.add(whose)
+                why = f"more than {MAX_STUDENT_FILES} files; {ALONE}"
+                found.too_much.append((whose, why))
+            continue
+        for name in sorted(folders):
+            path = (*parts, name)
+            if name in _SKIPPED:
+                continue
+            if len(path) < MAX_DEPTH:
+                first = not everybodys and (_LAB.search(name) or name == "labs" or "phase" in name)
+                (pending.appendleft if first else pending.append)(path)
+            else:
+                found.ignored.append((clean("/".join(path)), "folders nested too deep"))
+
+
+def _may_matter(name):
+    metadata = name == "submission_metadata.yml"
+    return metadata or name.lower().endswith(".zip") or bool(_STARTER.fullmatch(name))
 
 
 def _read_file(path, limit):
@@ -212,18 +271,23 @@ def _zip_entries(opener, prefix, found):
     An inner one (with a prefix) is not held in memory: `opener` opens it again for each file read.
     """
     where = clean("/".join(prefix)) or "the zip file"
+    most = MAX_STUDENT_FILES if prefix else MAX_ZIP_MEMBERS
     try:
-        archive = zipfile.ZipFile(opener())
-        members = archive.infolist()
+        file = opener()
+        crowded = _listing_bytes(file) > 100 * most  # zipfile reads it all into memory
+        archive = None if crowded else zipfile.ZipFile(file)
+        members = [] if crowded else archive.infolist()
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile, EOFError):
         return None
     except Exception as error:  # zipfile meets hostile bytes: whatever it raises is their doing
         found.ignored.append((where, f"a zip file that cannot be read: {clean(error)}"))
         return []
-    if len(members) > MAX_ZIP_MEMBERS:
-        found.ignored.append((where, f"more than {MAX_ZIP_MEMBERS} files in a zip file"))
+    if crowded or len(members) > most:
+        if not prefix:
+            raise SubmissionsError(f"more than {most} files in the zip file; is it the right one?")
+        found.too_much.append((prefix, f"more than {most} files in a zip file; {ALONE}"))
         return []
-    entries, candidates = [], 0
+    entries, candidates, shown = [], 0, set()
     for member in members:
         parts = tuple(part for part in member.filename.replace("\\", "/").split("/") if part)
         if not parts or member.is_dir() or _SKIPPED & set(parts):
@@ -239,8 +303,10 @@ def _zip_entries(opener, prefix, found):
             found.ignored.append((where, "too many starters in one zip file"))
             break
 
-        if prefix and entries and not _STARTER.fullmatch(parts[-1]):
-            continue  # one entry says whose zip file it is; the others need not be kept
+        if not _may_matter(parts[-1]) and (prefix or len(parts) > 2):
+            if (folder := () if prefix else parts[:2]) in shown:
+                continue  # one entry says whose it is; the others need not be kept
+            shown.add(folder)
 
         def read(limit, member=member, archive=None if prefix else archive):
             return _read_member(archive, member, limit, opener)
@@ -262,14 +328,35 @@ def _read_member(archive, member, limit, opener):
     return (data, "") if len(data) <= limit else (None, f"more than {limit} bytes")
 
 
-def _open_inner_zips(entries, found):
-    """A student's zip file stands for its files; a zip file inside that one does not."""
+def _listing_bytes(file):
+    """What the end of a zip file says of the length of its listing; 0 if it says nothing."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 70_000))
+    tail = file.read()
+    file.seek(0)
+    short, long = tail.rfind(b"PK\5\6"), tail.rfind(b"PK\6\6")
+    if long >= 0:
+        return int.from_bytes(tail[long + 40 : long + 48], "little")
+    return int.from_bytes(tail[short + 12 : short + 16], "little") if short >= 0 else 0
+
+
+def _open_inner_zips(entries, found, spent, owners):
+    """A student's zip file stands for its files; a zip file inside that one does not.
+
+    `spent` counts what is read for each student.
+    """
     opened = []
     for entry in entries:
         if not entry.path[-1].lower().endswith(".zip"):
             opened.append(entry)
             continue
         problems = []
+        prefix = (*entry.path[:-1], entry.path[-1][: -len(".zip")])
+        student = _owner((*prefix, ""), *owners)[1]
+        spent[student] += entry.size if entry.size <= MAX_INNER_ZIP_BYTES else 0  # never read
+        if why := _over_budget(spent[student]):
+            found.too_much.append((prefix, why))
+            continue
 
         def opener(entry=entry, problems=problems):
             data, problem = entry.read(MAX_INNER_ZIP_BYTES)
@@ -278,8 +365,7 @@ def _open_inner_zips(entries, found):
                 raise OSError(problem)
             return BytesIO(data)
 
-        name = entry.path[-1][: -len(".zip")]
-        inner = _zip_entries(opener, (*entry.path[:-1], name), found)
+        inner = _zip_entries(opener, prefix, found)
         if inner is None:
             where = clean("/".join(entry.path))
             why = problems[0] if problems else "not a zip file, though it is called one"

@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from grading import reader
 from grading.reader import SubmissionsError, read_one, read_submissions
 
 LABS = {"lab-01", "lab-02", "lab-03", "lab-04"}
@@ -161,7 +162,7 @@ def test_names_that_differ_only_invisibly_stay_apart(tmp_path):
         ("x = 1\n".encode("utf-16"), "UTF-16"),
         (b"x = 1\n\0", "NUL"),
         (b"x = '\xe9'\n", "UTF-8"),
-        (b"x" * ((1 << 20) + 1), "limit"),
+        (b"x" * ((4 << 20) + 1), "limit"),
     ],
 )
 def test_bytes_that_are_no_program_are_a_problem_with_a_reason(tmp_path, data, word):
@@ -286,3 +287,90 @@ def test_one_file(tmp_path):
     assert read_one(tmp_path / "starter.py") == (CODE, "")
     os.mkfifo(tmp_path / "pipe")
     assert read_one(tmp_path / "pipe")[0] is None
+
+
+# --- budgets ----------------------------------------------------------------------------------
+
+
+def test_a_large_but_honest_folder_is_graded(tmp_path):
+    """Data, a repository's insides and a virtual environment stand beside a small starter."""
+    write(tmp_path, "bo/starter-01.py")
+    for folder in (".git/objects", "env/lib/python3.12/site-packages/numpy", "venv/lib", "data"):
+        write(tmp_path, *(f"ada/{folder}/{n}" for n in range(1500)), data=b"")
+    write(tmp_path, "ada/data.bin", data=bytes(8 << 20))
+    write(tmp_path, "ada/phase-10-distributed-inference/labs/lab-01-tp/starter.py")
+    found, by = found_in(tmp_path)
+    assert {key: s.source for key, s in by.items()} == {
+        ("ada", "lab-01"): CODE,
+        ("bo", "lab-01"): CODE,
+    }
+    assert found.ignored == []
+
+
+def test_a_folder_without_end_costs_its_student_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 50)
+    for n in range(80):
+        write(tmp_path, f"eve/deep/{n}/x", f"ada/deep/{n}/x", f"bo/lab-03/{n}.txt")
+    write(
+        tmp_path, "eve/deep/79/lab-01/starter.py", "ada/lab-01/starter.py", "cy/lab-01/starter.py"
+    )
+    found, by = found_in(tmp_path)
+    assert set(by) == {("ada", "lab-01"), ("cy", "lab-01")}
+    assert by["ada", "lab-01"].source == CODE
+    sentence = "more than 50 files; hand in the starter alone"
+    assert {where for where, why in found.ignored if why == sentence} == {"ada", "bo", "eve"}
+    _, by = found_in(tmp_path, only="lab-01")
+    assert by["eve", "lab-01"].source is None and by["eve", "lab-01"].problem == sentence
+    assert by["ada", "lab-01"].source == by["cy", "lab-01"].source == CODE
+
+
+def test_the_budget_is_each_students_also_in_a_folder_around_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 50)
+    for name in ("ada", "bo", "cy"):
+        write(tmp_path, *(f"labs-submissions/labs-{name}/{n}.txt" for n in range(30)))
+        write(tmp_path, f"labs-submissions/labs-{name}/lab-01/starter.py")
+    write(tmp_path, *(f"labs-submissions/labs-eve/{n}/x" for n in range(60)))
+    _, by = found_in(tmp_path, only="lab-01")
+    problems = {student: submission.problem for (student, _), submission in by.items()}
+    assert {"ada": "", "bo": "", "cy": ""}.items() < problems.items()
+    assert "more than 50 files" in problems["eve"]
+
+
+def test_zip_files_may_unpack_to_so_much_for_one_student(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_STUDENT_BYTES", 1 << 20)
+    members = {"data.bin": os.urandom(400_000), "lab-01/starter.py": CODE}
+    for name in ("ada", "eve"):
+        (tmp_path / name).mkdir()
+    zipped(tmp_path / "ada/lab-01.zip", members)
+    for n in range(4):
+        zipped(tmp_path / f"eve/lab-03-{n}.zip", {"data.bin": os.urandom(400_000)})
+    found, by = found_in(tmp_path)
+    assert by["ada", "lab-01"].source == CODE
+    assert by["eve", "lab-03"].source is None
+    assert by["eve", "lab-03"].problem == (
+        "zip files of more than 1 MiB together; hand in the starter alone"
+    )
+    write(tmp_path, "eve/lab-03/starter.py")  # beside them, it is graded
+    assert found_in(tmp_path)[1]["eve", "lab-03"].source == CODE
+
+
+@pytest.mark.parametrize("count", [30, 5000])
+def test_a_zip_file_of_too_many_files_is_not_listed(tmp_path, monkeypatch, count):
+    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 20)
+    (tmp_path / "eve").mkdir()
+    write(tmp_path, "bo/starter-01.py")
+    path = zipped(tmp_path / "eve/lab-01.zip", {f"{n}": b"" for n in range(count)})
+    if count > 30:
+        monkeypatch.setattr(reader.zipfile, "ZipFile", None)  # its own listing would be too long
+    _, by = found_in(tmp_path)
+    assert by["bo", "lab-01"].source == CODE
+    assert "more than 20 files in a zip file" in by["eve", "lab-01"].problem
+    with pytest.raises(SubmissionsError, match="is it the right one"):
+        monkeypatch.setattr(reader, "MAX_ZIP_MEMBERS", 20)
+        read_submissions(path, LABS)
+
+
+def test_a_zip_of_a_large_class_is_read(tmp_path):
+    members = {f"s{n % 100}/.git/{n}": b"" for n in range(21_000)}
+    found, by = found_in(zipped(tmp_path / "all.zip", members | {"ada/lab-01/starter.py": CODE}))
+    assert set(by) == {("ada", "lab-01")}
