@@ -2,6 +2,7 @@
 
 What a determined student could still do: whether a call left its inputs as they were is reported
 by the worker, in which the student's code runs, so a submission that rewrites the worker can hide
-that it changed them (the tests' own arrays never change by it). A call whose answer differs from
-the solution's in a way the tests permit is not made again with hidden numbers.
+that it changed them (the tests' own arrays never change by it). A function whose answer, a list,
+tuple, dict or array, differs from the solution's in a way the check permits is not called again
+with hidden numbers in that check; the instructor's notes say which checks these are.
 """

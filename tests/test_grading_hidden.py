@@ -5,8 +5,11 @@ import types
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from grading.hidden import Numbers, agrees_elsewhere, changed
+from grading.limits import MIB, Limits
+from grading.proxy import KEPT_OUTPUT, Remote
 
 PUBLISHED = [(2, 3), (4, 8), (5, 2)]
 
@@ -202,3 +205,34 @@ def test_other_seeds_draw_other_numbers_and_the_same_secret_the_same():
         assert np.random.default_rng([7, 2]).random() != hidden
     finally:
         np.random.default_rng = original
+
+
+# --- what is printed before the hidden checks -------------------------------------------------
+
+
+class Printer:
+    """A worker with so many chunks of output waiting, or without end."""
+
+    output = "its pipe"
+
+    def __init__(self, chunks=None):
+        self.chunks, self.read = chunks, 0
+
+    def poll(self, event, timeout_s):
+        return {self.output} if self.read != self.chunks else set()
+
+    def read_output(self):
+        self.read += 1
+        return b"x" * 65536
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_draining_takes_what_waits_and_no_more_than_a_check_may_print(hidden):
+    for printer, chunks in ((Printer(), 17), (Printer(3), 3), (Printer(0), 0)):
+        remote = Remote(b"", None, b"", Limits(output_bytes=MIB), None, "starter.py")
+        remote.begin_check(hidden=hidden)
+        remote._worker = printer
+        remote.drain()
+        assert printer.read == chunks  # 16 are 1 MiB
+        assert len(remote.output) == (KEPT_OUTPUT if chunks and not hidden else 0)
