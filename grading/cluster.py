@@ -9,6 +9,7 @@ weakly sandboxed one might, so there is no cluster for those.
 
 import atexit
 import importlib.util
+import itertools
 import re
 import shutil
 import threading
@@ -27,6 +28,7 @@ HERE = ("local", "submitit-local")  # their workers are processes of this machin
 
 _stations = threading.local()
 _open = []
+_numbers = itertools.count()
 
 
 class ClusterError(Exception):
@@ -39,6 +41,8 @@ def check(where, slurm: list[str], weak) -> dict[str, str]:
         raise ClusterError(f"--slurm {slurm[0]} goes with --cluster slurm")
     if where is None:
         return {}
+    if not where:
+        raise ClusterError("--cluster: give local, slurm, submitit-local or a scheduler's address")
     if weak:
         raise ClusterError(
             f"--cluster {where} needs the whole sandbox: its workers exchange pickles, which a "
@@ -104,11 +108,12 @@ def grade_here(submission: dict, limits: dict, secret, expected: tuple):
 
 
 def _number():
-    """Another one in each worker of a machine, so that their stations use different processors."""
+    """Another one for each thread (users and control groups are named by it), and if possible for
+    each worker of a machine, so that they use different processors."""
     from distributed import get_worker
 
     last_digits = re.search(r"\d*$", str(get_worker().name))[0]  # worker 0, 1, ...; or its port
-    return int(last_digits or 0) + len(_open)
+    return int(last_digits or 0) + next(_numbers)
 
 
 @atexit.register
@@ -165,7 +170,10 @@ def grade_on_dask(jobs, limits, secret, address, count):
             if future.status == "finished":
                 result, seconds = future.result()
             else:
-                result, seconds = failure(f"the cluster lost it: {future.exception()}"), 0.0
+                why = f"no worker could grade it: {future.exception()}"
+                if isinstance(future.exception(), ModuleNotFoundError):
+                    why += "; start workers by `PYTHONPATH=COURSE dask worker ADDRESS`"
+                result, seconds = failure(why), 0.0
             yield key, submission, result, seconds
             future.release()
     finally:
