@@ -65,7 +65,8 @@ def as_csv(records, waiting):
     for student, lab, _ in waiting:
         table.setdefault(student, {}).setdefault(lab, None)
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
+    # quoted, so that a spreadsheet that splits at semicolons finds no cell inside of a name
+    writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(["student", *labs, "total", "not run here", "integrity", "waiting"])
     for student, row in sorted(table.items()):
         graded = [record for record in row.values() if record]

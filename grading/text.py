@@ -35,10 +35,12 @@ def clean_lines(text, limit=4000) -> str:
 def file_name(name) -> str:
     """A name for a file that no other student has and no file system minds."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", clean(name, 60)).strip("-").lower() or "student"
-    return f"{slug[:48]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{slug[:48]}-{digest[:16]}"  # long enough that nobody finds a name with another's hash
 
 
 def cell(text) -> str:
-    """A spreadsheet cell that is text even if it looks like a formula."""
+    """A spreadsheet cell that is text even if it looks like a formula, in full-width letters too."""
     text = clean(text)
-    return "'" + text if text[:1] in ("=", "+", "-", "@", "|", "%") else text
+    first = unicodedata.normalize("NFKC", text[:1])
+    return "'" + text if first.startswith(("=", "+", "-", "@", "|", "%")) else text

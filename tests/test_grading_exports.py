@@ -156,6 +156,38 @@ def test_exports_are_the_same_twice_and_need_no_clock(tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+NAMES = (
+    *("jane", "Jane", "JANE", "con", "nul.", "..", "-rf", "a;=1+1", "\uff1d1+1;@x", 'q"u,o', "a|b"),
+    *(
+        "jose\u0301",
+        "jos\u00e9",
+        "e" * 300,
+        "e" * 301,
+        "\u05d0\u05d1 100",
+        "]]>",
+        "%00",
+        "'",
+        "`x`",
+    ),
+)
+
+
+def test_nobody_is_lost_or_confused_by_a_name(tmp_path):
+    with ledger_with(tmp_path, *[(name, record()) for name in NAMES]) as ledger:
+        exports.write_exports(ledger, tmp_path)
+    text = (tmp_path / "grades.csv").read_text(encoding="utf-8")
+    rows = list(csv.reader(io.StringIO(text)))
+    assert len(rows) == 1 + len(NAMES) and all(row[1] == "40" for row in rows[1:])
+    # where the list separator is a semicolon, only quotes keep the formula inside of its cell
+    assert '"a;=1+1",' in text and '"\'\uff1d1+1;@x",' in text
+    for folder in ("gradescope/lab-01", "classroom/lab-01", "html"):
+        files = {path.name.lower() for path in (tmp_path / folder).iterdir()} - {"index.html"}
+        assert len(files) == len(NAMES) and max(map(len, files)) < 100
+    records = json.loads((tmp_path / "grades.json").read_text())["records"]
+    suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert len(records) == len(suites) == len({suite.get("name") for suite in suites}) == len(NAMES)
+
+
 def test_who_has_no_score_is_shown_as_such(tmp_path):
     with ledger_with(tmp_path, ("ada", record()), ("bo", None)) as ledger:
         ledger.hold(f"{1:064x}", "bo", "lab-01", "the sandbox is gone")
