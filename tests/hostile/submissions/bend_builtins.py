@@ -1,0 +1,28 @@
+"""Replace isinstance, len, abs, type and print for everybody in the process.
+
+expect: below 5
+"""
+
+import builtins
+import fractions
+import operator
+
+
+class Always(type):
+    def __instancecheck__(cls, value):
+        return True
+
+
+for name in ("isinstance", "issubclass", "callable", "all", "any"):
+    setattr(builtins, name, lambda *args: True)
+builtins.abs = builtins.max = builtins.sum = lambda *args, **kwargs: 0
+fractions.Fraction.__eq__ = lambda self, other: True
+AssertionError.__init__ = lambda self, *args: None
+
+
+def wrong(*args, **kwargs):
+    return 0
+
+
+shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
+attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,0 +1,15 @@
+"""Split a lent array into twenty million pieces.
+
+base: solution
+expect: below 100, above 0
+loses: test_no_rank_multiplies_*
+keeps: test_legal_tp_sizes_*
+"""
+
+column = column_parallel
+
+
+def column_parallel(x, W, num_ranks):
+    if type(x) is not np.ndarray:
+        np.array_split(W, 20_000_000)
+    return column(x, W, num_ranks)
