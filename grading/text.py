@@ -40,7 +40,7 @@ def file_name(name) -> str:
 
 
 def cell(text) -> str:
-    """A spreadsheet cell that is text even if it looks like a formula, in full-width letters too."""
+    """A spreadsheet cell that is text even if it looks like a formula, be it in wide letters."""
     text = clean(text)
     first = unicodedata.normalize("NFKC", text[:1])
     return "'" + text if first.startswith(("=", "+", "-", "@", "|", "%")) else text

@@ -120,3 +120,26 @@ def test_numbers_out_of_range_are_no_arrays(lent):
     for number in (2, 1 << 30, arrays.FIRST_PROMISE + arrays.MAX_NOTES):
         with pytest.raises(arrays.Refused):
             held.array_of(number)
+
+
+X, LARGE = np.ones((2, 3)), np.zeros(2_000_000)
+TOO_MUCH = {
+    "another shape": ("function", "ones_like", (X, "float64", "K", True, (6 * 10**8,))),
+    "one array joined with itself": ("function", "concatenate", ([LARGE] * 280,)),
+    "a split into millions": ("function", "array_split", (X, 20_000_000)),
+    "a triangle of a long row": ("function", "tril", (np.zeros(66_000),)),
+    "text of every number": ("method", LARGE, "astype", ("S2000",)),
+    "a product of lists": ("function", "outer", ([1.0] * 20_000, [1.0] * 20_000)),
+    "one row, many times": ("function", "take", (LARGE.reshape(1, -1), [0] * 60, 0)),
+    "bounds that broadcast": ("method", np.zeros((11_000, 1)), "clip", (np.zeros((1, 11_000)),)),
+    "ints without end": ("ufunc", "multiply", "reduce", ([1 << 4000] * 10,)),
+    "ints that become objects": ("ufunc", "multiply", "reduce", ([1 << 62] * 40 + [None],)),
+    "long text": ("ufunc", "add", "__call__", (["a" * 2000], "b")),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_what_would_be_large_is_refused_before_it_is_made(what):
+    operation, *arguments = TOO_MUCH[what]
+    with pytest.raises(arrays.Refused):
+        arrays.perform(operation, (*arguments, {}), {})

@@ -1,5 +1,6 @@
 """A case earns only after every run that it was due; what the worker sends is on the clock."""
 
+import signal
 import time
 import types
 
@@ -8,7 +9,7 @@ import pytest
 from grading.inside import wire
 from grading.limits import Limits
 from grading.proxy import Incident, Remote
-from grading.verifier import ALL_PASSED, score
+from grading.verifier import ALL_PASSED, Server, score
 
 EXPECTED = {
     "test_sum": {
@@ -69,3 +70,26 @@ def test_requests_that_wait_in_the_buffer_are_on_the_clock():
     with pytest.raises(Incident) as caught:
         remote._ask(("call", 1, "f", (), {}), "f")
     assert caught.value.kind == "timeout" and len(sent) < 10
+
+
+def test_what_a_result_costs_the_verifier_is_the_submissions_incident():
+    server = Server(None, None, None, Limits(submission_s=0.1))
+    server.remote, server.own_s = types.SimpleNamespace(what_happened=None), 0.1
+    before = signal.signal(signal.SIGPROF, server.out_of_time)
+    try:
+        with server.own_work():
+            pass
+        assert server.what_happened is None
+        with server.own_work():
+            try:
+                while True:
+                    pass
+            except Exception:  # as a test or a hint might
+                pass
+        assert server.what_happened.kind == "timeout"
+        with server.own_work():
+            raise MemoryError
+        assert server.what_happened.kind == "memory"
+        server.out_of_time()  # a signal that comes late is nobody's
+    finally:
+        signal.signal(signal.SIGPROF, before)
