@@ -127,10 +127,10 @@ class Held:
 
 
 class NoteFailed(Exception):
-    """Note number `note` raised; the cause says what."""
+    """A note raised, the cause says what; `results` are those of the notes before it."""
 
-    def __init__(self, note):
-        self.note = note
+    def __init__(self, results):
+        self.results, self.note = results, len(results)
 
 
 def is_counted(operation, arguments, looks_up=False):
@@ -173,7 +173,7 @@ def perform_notes(notes, held, deadline=None):
             held.note_result(result, is_counted(operation, args, held.looks_up), args)
             results.append(result)
         except Exception as error:
-            raise NoteFailed(len(results)) from error
+            raise NoteFailed(results) from error
     return results
 
 

@@ -265,10 +265,13 @@ class Remote:
         except (Incident, Infrastructure):
             raise
         except Exception as error:
-            failed = error.note if isinstance(error, arrays.NoteFailed) else None
-            error = error.__cause__ if failed is not None else error
+            failed = None
+            if isinstance(error, arrays.NoteFailed):
+                failed, done, error = error.note, error.results, error.__cause__
+            if held is not None and len(held.arrays) + len(done) > arrays.MAX_HELD:
+                done = []
             kind = type(error) if type(error) in _SENDABLE_ERRORS else ValueError
-            self._send(("error", kind.__name__, str(error)[:500], failed), name)
+            self._send(("error", kind.__name__, str(error)[:500], failed, done), name)
 
     def _collective(self, operation, args, kwargs):
         if operation not in COLLECTIVES or not all(

@@ -5,7 +5,7 @@ or an exception of the learner's.
 
 Requests: ("load", source), ("get", name), ("call", number, name, args, kwargs); and, in answer to
 what this side asked for during a call, ("value", x, arrays of the notes) or ("error", type name,
-message, the note that failed or None).
+message, the note that failed or None, arrays of the notes before it).
 Answers: ("loaded", names), ("got", x), ("is function",), ("missing",),
 ("returned", number, x, changed arguments or None), ("raised", number, type name, message, line),
 and during a call ("collective", name, args, kwargs, notes) or ("array", operation, args, kwargs,
@@ -30,6 +30,7 @@ import wire
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 FILE_NAME = "starter.py"
+ENVIRONMENT = {"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 MAX_TEXT = 2000
 MAX_NOTES = 256
 FIRST_PROMISE = 1 << 31
@@ -49,6 +50,7 @@ def serve(data, output):
         setattr(sys, f"__{name}__", stream)
     sys.argv[:] = [FILE_NAME]
     os.environ.clear()
+    os.environ.update(ENVIRONMENT)
     link = Link(socket.socket(fileno=3))
     sys.modules["collectives"] = collectives_of(link)
     try:
@@ -89,12 +91,15 @@ class Link:
         notes, promised, lines = self.notes, self.promised, self.lines
         self.notes, self.promised, self.lines = [], [], []
         self.send((kind, name, _plain(args), _plain(kwargs), notes))
-        match self.receive():
-            case ("value", answer, arrays):
-                for array, real in zip(promised, arrays, strict=True):
-                    array._number, array._known = real._number, real._known
+        reply = self.receive()
+        for array in promised:
+            array._number = None  # of one whose note failed nothing is left
+        for array, real in zip(promised, reply[-1], strict=False):
+            array._number, array._known = real._number, real._known
+        match reply:
+            case ("value", answer, _):
                 return answer
-            case ("error", kind, message, failed):
+            case ("error", kind, message, failed, _):
                 error = getattr(builtins, kind)(message)
                 if failed is not None:
                     error._line = lines[failed]
@@ -375,7 +380,7 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
             kwargs.pop("optimize", None)  # another order of the same sums
         if name == "clip" and {"min", "max"} & set(kwargs):
             args = (args[0], kwargs.pop("min", None), kwargs.pop("max", None))
-        if name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
+        if kwargs and name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
             args = _by_position(function, args, kwargs)
         if name in GIVES_ONE_ARRAY:
             result = self._link.note("function", name, _plain(args), _plain(kwargs))
@@ -418,7 +423,10 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         return f"<the grader's array of shape {list(self.shape)}>"
 
     def __format__(self, how):
-        return format(_local(self), how) if how else repr(self)
+        try:
+            return format(_local(self), how)
+        except TypeError:  # it was lent
+            return repr(self)
 
     def __copy__(self):
         return self.copy()
