@@ -12,7 +12,7 @@ from labkit.loading import find_labs, load_module
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 sys.path.insert(0, str(LAB.path))
 
-from tensor_parallel_toy import schedule  # noqa: E402
+from tensor_parallel_toy import schedule, stream_machine  # noqa: E402
 from tensor_parallel_toy.stream_machine import (  # noqa: E402
     ScheduleError,
     pipeline_bound,
@@ -56,6 +56,53 @@ def test_simple_schedules_reach_the_pipeline_bound_exactly(problem, num_ranks, g
     bound = pipeline_bound(problem, num_ranks, gemm, comm)
     assert run["makespan"] == bound
     assert max(run["exposed"]) == bound - num_ranks * gemm
+
+
+LAYERS = ("column_backward", "row_backward", "column_backward", "row_backward")
+
+
+def one_after_the_other(num_ranks, rank):
+    """Backward of four layers, the top one first, as TensorParallel.run and finish do it: what a
+    layer leaves for later is done where a later one says fill, or at the end."""
+    order, left = [], []
+    for number, layer in enumerate(reversed(LAYERS)):
+        late = False
+        for op in PROBLEMS[layer](num_ranks, rank):
+            if op == ["later"]:
+                late, mine = True, []
+                continue
+            if op == ["fill"]:
+                order, left = order + left, []
+                continue
+            (mine if late else order).append([op[0], f"{number} {op[1]}", *op[2:]])
+        left += mine
+    return order + left
+
+
+def backward_of_all(monkeypatch):
+    """The problem that `one_after_the_other` solves, known to the machine as "backward"."""
+    problem = {"gathered": [], "reduced": [], "products": {}}
+    for number, layer in enumerate(reversed(LAYERS)):
+        single = stream_machine.PROBLEMS[layer]
+        for kind in ("gathered", "reduced"):
+            problem[kind] += [f"{number} {tensor}" for tensor in single[kind]]
+        for product, source in single["products"].items():
+            problem["products"][f"{number} {product}"] = source and f"{number} {source}"
+    monkeypatch.setitem(stream_machine.PROBLEMS, "backward", problem)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("gemm, comm", [(2, 3), (1, 2), (1, 3)])
+def test_what_a_layer_leaves_for_later_hides_the_next_ones_messages(
+    monkeypatch, num_ranks, gemm, comm
+):
+    backward_of_all(monkeypatch)
+    ops = [one_after_the_other(num_ranks, rank) for rank in range(num_ranks)]
+    together = simulate(ops, "backward", gemm, comm)
+    alone = [simulate(all_ranks(layer, num_ranks), layer, gemm, comm) for layer in LAYERS]
+    assert max(together["busy"]) == sum(max(run["busy"]) for run in alone)
+    exposed = sum(max(run["exposed"]) for run in alone)
+    assert max(together["exposed"]) < 0.8 * exposed
 
 
 @pytest.mark.parametrize("problem", SIMPLE)

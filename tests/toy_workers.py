@@ -8,8 +8,13 @@ from pathlib import Path
 import torch
 from tensor_parallel_toy.config import ModelConfig
 from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
-from tensor_parallel_toy.link import NcclLink
-from tensor_parallel_toy.parallel_linear import ColumnParallelLinear, RowParallelLinear
+from tensor_parallel_toy.link import NcclLink, SimulatedLink, VirtualClock, gloo_threads
+from tensor_parallel_toy.parallel_linear import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    completed,
+    in_turns,
+)
 
 
 def layers(tp, column_in=8):
@@ -81,3 +86,40 @@ def over_grouped_messages(tp):
         worst.append(max(result[name] for name in COLUMNS))
     assert not tp.link.posted
     return worst
+
+
+def two_halves(tp):
+    """[time exposed one half after the other, taking turns, are the results equal?]"""
+    column, row = layers(tp)
+    halves = [positions(tp), 2 * positions(tp)]
+    exposed, results = [], []
+
+    def both_layers(x):
+        y = yield from column.steps(x)
+        return (yield from row.steps(y))
+
+    for number, run in enumerate(
+        (
+            lambda: [completed(both_layers(x)) for x in halves],
+            lambda: in_turns([both_layers(x) for x in halves]),
+        )
+    ):
+        clock = VirtualClock()
+        tp.link = SimulatedLink(tp.group, bytes_per_s=128 / 2, latency_s=0.0, clock=clock)
+        tp.after_gemm = lambda clock=clock: clock.spend(1.0)  # a chunk of 128 bytes takes 2.0
+        tp.next_tag = 2**20 * number
+        results.append(run())
+        exposed.append(clock.exposed)
+    same = all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    return [*exposed, same]
+
+
+def policies_of_gloos_thread(tp):
+    """The scheduling policy of the thread that moves messages: at first, impatient, patient."""
+    names = {os.SCHED_BATCH: "batch", os.SCHED_OTHER: "other"}
+    seen = []
+    for patient in (True, False, True):
+        tp.link.set_patient(patient)
+        found = {names[os.sched_getscheduler(thread)] for thread in gloo_threads()}
+        seen.append(" and ".join(found))
+    return seen

@@ -1,5 +1,7 @@
 """The peer a user would pick instead: the same model sharded by torch.distributed.tensor."""
 
+import functools
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -31,6 +33,17 @@ class _Unfused(nn.Module):
         return torch.cat([part(x) for part in self.parts], dim=-1)
 
 
+def _project(columns, x):
+    """A generator that never gives way, as the model expects them."""
+    return [column(x) for column in columns]
+    yield
+
+
+def _at_once(linear, x):
+    return linear(x)
+    yield
+
+
 def _linear(weight, bias):
     linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype)
     linear.weight = nn.Parameter(weight.detach().clone())
@@ -48,9 +61,11 @@ def build(config, tp):
         for module, name in ((attention, "qkv"), (mlp, "gate_up")):
             module.columns = _Unfused(getattr(module, name)).parts
             delattr(module, name)
-            module.project = lambda x, columns=module.columns: [column(x) for column in columns]
+            module.project = functools.partial(_project, module.columns)
         attention.out = _linear(attention.out.weight, attention.out.bias)
         mlp.down = _linear(mlp.down.weight, mlp.down.bias)
+        for linear in (attention.out, mlp.down):
+            linear.steps = functools.partial(_at_once, linear)
         attention_inputs = PrepareModuleInput(
             input_layouts=(Shard(0), None), desired_input_layouts=(Replicate(), None)
         )

@@ -10,6 +10,7 @@ COLOURS = {
     "sequential": "#8250df",
     "overlap": "#1a7f37",
     "DTensor": "#bc4c00",
+    "DTensor, patient": "#d4a72c",
 }
 LANES = {"GEMM": "#1a7f37", "wait": "#cf222e", "in flight": "#0969da"}
 TITLES = {
@@ -81,7 +82,7 @@ def curves(result):
         {n: max(m["saved_bytes"]) / mib for n, m in modes.items()},
     )
     for number, (name, colour) in enumerate(COLOURS.items()):
-        x = 24 + number * 140
+        x = 24 + number * 120
         parts += [box(x, 552, 12, 12, colour, name), text(x + 18, 562, name)]
     return svg(880, 580, parts)
 

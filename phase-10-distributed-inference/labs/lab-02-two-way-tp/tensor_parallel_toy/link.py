@@ -3,8 +3,11 @@
 Peers are numbered inside the group (`group_src`, `group_dst`), so a sub-group works like the world.
 """
 
+import contextlib
+import os
 import re
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -16,6 +19,29 @@ class Link:
     def __init__(self, group, name="gloo"):
         self.group, self.name = group, name
         self.sent_bytes = 0
+        self.patient = False
+        self.set_patient(True)
+
+    def set_patient(self, patient):
+        """Whether gloo's thread waits for its turn instead of interrupting this one (Linux only).
+
+        That thread asks again and again, without sleeping, as long as a pair that it has news for
+        is locked (gloo/transport/tcp/pair.cc, Pair::handleEvents). If it takes the processor from
+        the thread that holds the lock, both are stuck until the scheduler's next tick: 4 ms, as
+        long as a GEMM. A SCHED_BATCH thread takes it from nobody; `give_way` offers it.
+        """
+        if not hasattr(os, "SCHED_BATCH") or patient == self.patient:
+            return
+        self.patient = patient
+        policy = os.SCHED_BATCH if patient else os.SCHED_OTHER
+        for thread in gloo_threads():
+            with contextlib.suppress(OSError):  # it has ended, or we are not allowed to
+                os.sched_setscheduler(thread, policy, os.sched_param(0))
+
+    def give_way(self):
+        """Between two operations: let gloo's thread run if it has something to do."""
+        if self.patient:
+            os.sched_yield()
 
     def irecv(self, buffer, peer, tag):
         return dist.irecv(buffer, group=self.group, group_src=peer, tag=tag)
@@ -23,6 +49,14 @@ class Link:
     def isend(self, buffer, peer, tag):
         self.sent_bytes += buffer.numel() * buffer.element_size()
         return dist.isend(buffer, group=self.group, group_dst=peer, tag=tag)
+
+
+def gloo_threads():
+    """Numbers of this process's threads that move gloo's messages; empty without /proc."""
+    with contextlib.suppress(OSError):
+        threads = Path("/proc/self/task").iterdir()
+        return [int(t.name) for t in threads if "gloo_tcp" in (t / "comm").read_text()]
+    return []
 
 
 class NcclLink(Link):

@@ -26,6 +26,8 @@ class TensorParallel:
 
     overlap=False: collectives, then GEMMs. overlap=True: the schedules of `schedule`, per layer
     and direction as `plans` says: (operation, rows, in, out) -> ("overlap" | "sequential", pieces).
+    batch_parts > 1: parts of the batch take turns in forward; while the messages of one are in
+    flight, the next one multiplies.
     `recorder` sees every operation; `after_gemm` is called after each GEMM.
     """
 
@@ -34,8 +36,10 @@ class TensorParallel:
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.link = make_link(link, group)
         self.overlap, self.plans, self.default_plan = overlap, {}, ("overlap", 1)
+        self.batch_parts = 1
         self.recorder = self.after_gemm = None
         self.agreed, self.next_tag = [], 0
+        self.unfinished, self.gradients = [], []  # see `run` and `deliver`
 
     def agree(self, operation):
         """All ranks say what they are about to do, the first time they do it; LostRank if not."""
@@ -67,23 +71,60 @@ class TensorParallel:
         return schedules.VARIANTS[kind](ops), pieces
 
     def run(self, ops, products, gathered=None, partial=None):
-        """Execute a schedule.
+        """Execute a schedule up to its ["later"] -> a function that does the rest.
 
         products: name -> function(chunk) that multiplies; gathered: (name, chunk buffers);
         partial: (name, chunk buffers), summed at the owner.
         """
+        steps = self._steps(ops, products, gathered, partial)
+        next(steps, None)
+
+        @torch.no_grad()  # it writes into results that autograd already knows
+        def rest():
+            for _ in steps:
+                pass
+
+        return rest
+
+    def finish(self):
+        """Everything that backward schedules have left for later, the oldest first."""
+        while self.unfinished:
+            self.unfinished.pop(0)()
+
+    def deliver(self, weight, gradient):
+        """Add `gradient`, which `finish` completes, to weight.grad when backward ends."""
+        if not self.gradients:
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+        self.gradients.append((weight, gradient))
+
+    def _end_backward(self):
+        self.finish()
+        for weight, gradient in self.gradients:
+            weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
+        self.gradients.clear()
+
+    def _steps(self, ops, products, gathered, partial):
+        """A schedule as a generator that stops at ["later"]."""
         summed, sums = partial or (None, None)
         name, chunks = gathered or (None, None)
         buffers = {summed: sums, name: chunks}
         inbox, pending = {}, {}  # what arrives to be added; works by ("wait" | "wait_send", ...)
         call, self.next_tag = self.next_tag, (self.next_tag + 4096) % 2**30
-        for verb, name, chunk, *peer in ops:
-            key, tag = (name, chunk, *peer), call + 4 * chunk + (2 if name == summed else 0)
+        for verb, *operands in ops:
+            if verb == "later":
+                yield
+                continue
+            if verb == "fill":
+                self.finish()
+                continue
+            name, chunk, *peer = key = tuple(operands)
+            tag = call + 4 * chunk + (2 if name == summed else 0)
             with _span(self.recorder, verb, key):
                 if verb == "gemm":
                     products[name](chunk)
                     if self.after_gemm:
                         self.after_gemm()
+                    self.link.give_way()
                 elif verb == "post_recv":
                     buffer = buffers[name][chunk]
                     if name == summed:
@@ -93,6 +134,7 @@ class TensorParallel:
                 elif verb == "send":
                     work = self.link.isend(buffers[name][chunk], *peer, tag)
                     pending["wait_send", key] = self._recorded(work, "sent", key, tag)
+                    self.link.give_way()
                 elif verb == "add":
                     sums[chunk].add_(inbox.pop(key))
                 else:
@@ -172,6 +214,10 @@ def _summing(total):
     return add
 
 
+def nothing():
+    """The rest of an operation that is already whole."""
+
+
 def _gemms(tp, *products):
     """The unoverlapped layer's GEMMs, visible to the recorder."""
     with _span(tp.recorder, "gemm", ("all chunks",)):
@@ -179,20 +225,26 @@ def _gemms(tp, *products):
 
 
 def column_forward(tp, x, weight, bias=None, ops=None):
-    """all-gather(x) @ W.T + b: x [rows / p, in], weight [out / p, in] -> [rows, out / p]."""
+    """all-gather(x) @ W.T + b: x [rows / p, in], weight [out / p, in] -> y [rows, out / p], rest.
+
+    y is whole after `rest()`; until then messages are in flight and somebody else may multiply.
+    """
     y = x.new_empty(x.shape[0] * tp.size, weight.shape[0])
     if not tp.overlap:
         full = tp.all_gather(x)
         _gemms(tp, lambda: _multiply(full, weight.t(), y, bias))
-        return y
+        return y, nothing
     default, pieces = tp.schedule("column_forward", x.shape[0], weight)
     xs, ys = _gather_buffers(tp, x, pieces), _chunks(y, tp, pieces)
-    tp.run(ops or default, {"y": lambda c: _multiply(xs[c], weight.t(), ys[c], bias)}, ("x", xs))
-    return y
+    gemm = {"y": lambda c: _multiply(xs[c], weight.t(), ys[c], bias)}
+    return y, tp.run(ops or schedules.pausing(default), gemm, ("x", xs))
 
 
 def column_backward(tp, dy, x, weight, ops=None):
-    """dy [rows, out / p], x [rows / p, in] -> dx [rows / p, in] and dw; x is gathered again."""
+    """dy [rows, out / p], x [rows / p, in] -> dx [rows / p, in] and dw, whole after `tp.finish`.
+
+    x is gathered again.
+    """
     if not tp.overlap:
         full = tp.all_gather(x)
         [partial] = _gemms(tp, lambda: dy @ weight)
@@ -202,7 +254,7 @@ def column_backward(tp, dy, x, weight, ops=None):
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
     xs, dxs = _gather_buffers(tp, x, pieces), _gather_buffers(tp, dx, pieces)
     dys, add_to_dw = _chunks(dy, tp, pieces), _summing(dw)
-    tp.run(
+    rest = tp.run(
         ops or default,
         {
             "dx": lambda c: _multiply(dys[c], weight, dxs[c]),
@@ -211,24 +263,28 @@ def column_backward(tp, dy, x, weight, ops=None):
         ("x", xs),
         ("dx", dxs),
     )
+    tp.unfinished.append(rest)
     return dx, dw
 
 
 def row_forward(tp, x, weight, ops=None):
-    """reduce-scatter(x @ W.T): x [rows, in / p], weight [out, in / p] -> [rows / p, out]."""
+    """reduce-scatter(x @ W.T): x [rows, in / p], weight [out, in / p] -> y [rows / p, out], rest.
+
+    y is whole after `rest()`, as in `column_forward`.
+    """
     if not tp.overlap:
         [partial] = _gemms(tp, lambda: x @ weight.t())
-        return tp.reduce_scatter(partial)
+        return tp.reduce_scatter(partial), nothing
     rows = x.shape[0] // tp.size
     default, pieces = tp.schedule("row_forward", rows, weight)
     y = x.new_empty(rows, weight.shape[0])
     ys, xs = _gather_buffers(tp, y, pieces), _chunks(x, tp, pieces)
-    tp.run(ops or default, {"y": lambda c: _multiply(xs[c], weight.t(), ys[c])}, partial=("y", ys))
-    return y
+    gemm = {"y": lambda c: _multiply(xs[c], weight.t(), ys[c])}
+    return y, tp.run(ops or schedules.pausing(default), gemm, partial=("y", ys))
 
 
 def row_backward(tp, dz, x, weight, ops=None):
-    """dz [rows / p, out], x [rows, in / p] -> dx [rows, in / p] and dw."""
+    """dz [rows / p, out], x [rows, in / p] -> dx [rows, in / p] and dw, whole after `tp.finish`."""
     if not tp.overlap:
         full = tp.all_gather(dz)
         return tuple(_gemms(tp, lambda: full @ weight, lambda: full.t() @ x))
@@ -236,7 +292,7 @@ def row_backward(tp, dz, x, weight, ops=None):
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
     dzs, add_to_dw = _gather_buffers(tp, dz, pieces), _summing(dw)
     xs, dxs = _chunks(x, tp, pieces), _chunks(dx, tp, pieces)
-    tp.run(
+    rest = tp.run(
         ops or default,
         {
             "dx": lambda c: _multiply(dzs[c], weight, dxs[c]),
@@ -244,7 +300,26 @@ def row_backward(tp, dz, x, weight, ops=None):
         },
         ("dz", dzs),
     )
+    tp.unfinished.append(rest)
     return dx, dw
+
+
+def completed(steps):
+    """The result of one generator, run without giving way."""
+    return in_turns([steps])[0]
+
+
+def in_turns(generators):
+    """The results of several generators, each going on where another gave way."""
+    results, running = [None] * len(generators), dict(enumerate(generators))
+    while running:
+        for number in list(running):
+            try:
+                next(running[number])
+            except StopIteration as end:
+                results[number] = end.value
+                del running[number]
+    return results
 
 
 class _Column(torch.autograd.Function):
@@ -253,15 +328,15 @@ class _Column(torch.autograd.Function):
         tp.agree(f"column layer {_describe(x, weight)}")
         ctx.tp, ctx.has_bias = tp, bias is not None
         ctx.save_for_backward(x, weight)  # our own positions only: 1/p of the gathered input
-        y = column_forward(tp, x.flatten(0, 1), weight, bias)
-        return y.view(-1, x.shape[1], weight.shape[0])
+        return column_forward(tp, x.flatten(0, 1), weight, bias)
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx, dy, _):
         x, weight = ctx.saved_tensors
-        dy = dy.contiguous().flatten(0, 1)
+        dy = dy.contiguous()
         dx, dw = column_backward(ctx.tp, dy, x.flatten(0, 1), weight)
-        return dx.view_as(x), dw, dy.sum(0) if ctx.has_bias else None, None
+        ctx.tp.deliver(weight, dw)
+        return dx.view_as(x), None, dy.sum(0) if ctx.has_bias else None, None
 
 
 class _Row(torch.autograd.Function):
@@ -270,15 +345,14 @@ class _Row(torch.autograd.Function):
         tp.agree(f"row layer {_describe(x, weight)}")
         ctx.tp = tp
         ctx.save_for_backward(x, weight)
-        y = row_forward(tp, x.flatten(0, 1), weight)
-        return y.view(-1, x.shape[1], weight.shape[0])
+        return row_forward(tp, x.flatten(0, 1), weight)
 
     @staticmethod
-    def backward(ctx, dz):
+    def backward(ctx, dz, _):
         x, weight = ctx.saved_tensors
-        dz = dz.contiguous().flatten(0, 1)
-        dx, dw = row_backward(ctx.tp, dz, x.flatten(0, 1), weight)
-        return dx.view_as(x), dw, None
+        dx, dw = row_backward(ctx.tp, dz.contiguous(), x.flatten(0, 1), weight)
+        ctx.tp.deliver(weight, dw)
+        return dx.view_as(x), None, None
 
 
 def _describe(x, weight):
@@ -311,10 +385,17 @@ class ColumnParallelLinear(nn.Module):
         size = self.tp.size if self.tp else 1
         return y.split([part // size for part in self.parts], dim=-1)
 
-    def forward(self, x):
+    def steps(self, x):
+        """forward as a generator, which gives way once while its messages are in flight."""
         if self.tp is None:
             return nn.functional.linear(x, self.weight, self.bias)
-        return _Column.apply(x.contiguous(), self.weight, self.bias, self.tp)
+        y, rest = _Column.apply(x.contiguous(), self.weight, self.bias, self.tp)
+        yield
+        rest()
+        return y.unflatten(0, (-1, x.shape[1]))
+
+    def forward(self, x):
+        return completed(self.steps(x))
 
 
 class RowParallelLinear(nn.Module):
@@ -336,8 +417,15 @@ class RowParallelLinear(nn.Module):
             return full
         return full.chunk(self.tp.size, dim=1)[self.tp.rank].contiguous()
 
-    def forward(self, x):
+    def steps(self, x):
+        """forward as a generator, which gives way once while its messages are in flight."""
         if self.tp is None:
             return nn.functional.linear(x, self.weight, self.bias)
-        y = _Row.apply(x.contiguous(), self.weight, self.tp)
+        y, rest = _Row.apply(x.contiguous(), self.weight, self.tp)
+        yield
+        rest()
+        y = y.unflatten(0, (-1, x.shape[1]))
         return y if self.bias is None else y + self.bias
+
+    def forward(self, x):
+        return completed(self.steps(x))

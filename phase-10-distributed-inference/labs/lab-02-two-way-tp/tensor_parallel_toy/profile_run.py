@@ -23,40 +23,53 @@ from . import dtensor, figures, plan, trace
 from .config import ModelConfig
 from .load import Quiet, cores
 from .model import Transformer
+from .parallel_linear import completed
 from .train import make_batch, saved_bytes, train_step
 
 WARM_UP = 3
 LEARNING_RATE = 1e-3
-COLLECTIVE = ("plain", "DTensor")  # modes that a simulated link cannot slow down
+# modes that a simulated link cannot slow down
+COLLECTIVE = ("plain", "DTensor", "DTensor, patient")
 DESCRIPTIONS = {
     "no TP": "one rank, one rank's share of the cores",
     "no TP, all cores": "one rank, all cores of the machine",
     "plain": "TP + SP, collectives then GEMMs",
     "sequential": "TP + SP, point-to-point then GEMMs: overlap's own transport, nothing overlapped",
-    "overlap": "TP + SP, overlapped where the plan says it pays",
-    "DTensor": "torch.distributed.tensor.parallel, TP + SP",
+    "overlap": "TP + SP, overlapped in the way whose whole steps were fastest",
+    "DTensor": "torch.distributed.tensor.parallel, TP + SP, on gloo as it comes",
+    "DTensor, patient": "the same, gloo's thread treated as overlap treats it (Link.set_patient)",
     "compute only": "overlap without its messages: the time no overlap can beat",
+}
+
+
+# Ways to overlap, as (TensorParallel.overlap, default_plan, plans, batch_parts)
+WAYS = {
+    "sequential": (True, ("sequential", 1), {}, 1),
+    "1 piece": (True, ("overlap", 1), {}, 1),
+    "2 pieces": (True, ("overlap", 2), {}, 1),
+    "halves in turns": (True, ("overlap", 1), {}, 2),
 }
 
 
 class Mode:
     """One model, its optimizer, and what its steps have shown."""
 
-    def __init__(self, name, config, tp, plans):
+    def __init__(self, name, config, tp, overlap=WAYS["1 piece"]):
         self.name, self.config, self.tp = name, config, tp
         self.alone = name.startswith("no TP")
         self.settings = {
-            "plain": (False, ("overlap", 1), {}),
-            "sequential": (True, ("sequential", 1), {}),
-            "compute only": (True, ("computation", 1), {}),
-        }.get(name, (True, ("overlap", 1), plans))
+            "plain": (False, ("overlap", 1), {}, 1),
+            "sequential": WAYS["sequential"],
+            "compute only": (True, ("computation", 1), {}, 1),
+        }.get(name, overlap)
         self.runs_here = not self.alone or tp.rank == 0
         self.threads = cores() if name == "no TP, all cores" else max(1, cores() // tp.size)
         self.loss, self.norm, self.step_s, self.exposed_s, self.gemm_s = [], [], [], [], []
         self.foreign, self.accepted, self.sent_bytes, self.wire_bytes = [], [], [], []
         if not self.runs_here:
             return
-        if name == "DTensor":
+        self.dtensor = name.startswith("DTensor")
+        if self.dtensor:
             self.model = dtensor.build(config, tp)
         else:
             self.model = Transformer(config, None if self.alone else tp, tp.device)
@@ -69,11 +82,16 @@ class Mode:
         ]
 
     def step(self, tokens, labels):
-        self.tp.overlap, self.tp.default_plan, self.tp.plans = self.settings
-        if self.name == "DTensor":
+        apply(self.tp, self.settings)
+        self.tp.link.set_patient(self.name not in ("plain", "DTensor"))
+        if self.dtensor:
             return dtensor.train_step(self.model, self.optimizers, tokens, labels, self.tp)
         place = None if self.alone else self.tp
         return train_step(self.model, self.optimizers[0], tokens, labels, place)
+
+
+def apply(tp, settings):
+    tp.overlap, tp.default_plan, tp.plans, tp.batch_parts = settings
 
 
 def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
@@ -89,14 +107,19 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     simulated = tp.link.name.startswith("simulated")
     left_out = COLLECTIVE if simulated else ()
     if simulated:
-        say(f"  collectives do not pass the simulated link: without {' and '.join(COLLECTIVE)}")
-    modes = [
-        Mode(name, config, tp, plan.plans(table)) for name in DESCRIPTIONS if name not in left_out
-    ]
+        say("  collectives do not pass the simulated link: without plain and DTensor")
+    way, candidates = choose(tp, config, table, tokens, labels)
+    listed = ", ".join(f"{name} {1e3 * seconds:.0f}" for name, seconds in candidates.items())
+    say(f"  whole steps, ms: {listed}; overlap is from here on: {way[0]}", flush=True)
+    modes = [Mode(name, config, tp, way[1]) for name in DESCRIPTIONS if name not in left_out]
     train_interleaved(tp, modes, tokens, labels, steps, quiet)
     memory = {mode.name: measure_memory(tp, mode, tokens, labels) for mode in modes}
     timeline = record_mlp(tp, config, modes)
-    blocked = blocked_in_collectives(tp, modes, tokens, labels)
+    blocked = {
+        mode.name: blocked_in_collectives(tp, mode, tokens, labels)
+        for mode in modes
+        if mode.name.startswith("DTensor")
+    }
     whole_step = record_step(tp, modes, tokens, labels)
     records = gather(
         tp,
@@ -110,6 +133,7 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     dist.barrier()
     if tp.rank == 0:
         result = summarize(tp, config, modes, table, records, quiet, blocked)
+        result["candidates_s"], result["chosen"] = candidates, way[0]
         folder = write(Path(out), result, records)
         print_table(result)
         print(
@@ -118,6 +142,23 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
         )
         return {"ok": result["losses_coincide"], "folder": str(folder)}
     return {"ok": True}
+
+
+def choose(tp, config, table, tokens, labels, repeats=5):
+    """The overlapped way with the fastest whole steps -> ((name, settings), {name: seconds}).
+
+    Layers measured alone cannot decide it: the GEMMs that one leaves for later fill another's
+    waits. "by layer" is what they would have decided.
+    """
+    ways = WAYS | {"by layer": (True, ("overlap", 1), plan.plans(table), 1)}
+    mode = Mode("overlap", config, tp)
+    seconds = {name: [] for name in ways}
+    for _ in range(1 + repeats):
+        for name, mode.settings in ways.items():
+            seconds[name].append(plan.timed(tp, lambda: mode.step(tokens, labels)))
+    seconds = {name: plan.median(times[1:]) for name, times in seconds.items()}
+    best = min((name for name in ways if name != "sequential"), key=seconds.get)
+    return (best, ways[best]), seconds
 
 
 def link_name(tp):
@@ -187,7 +228,7 @@ def measure_memory(tp, mode, tokens, labels):
     if mode.name == "compute only" or not mode.runs_here:
         dist.barrier()
         return {"saved_bytes": 0, "peak_bytes": 0}
-    mode.tp.overlap, mode.tp.default_plan, mode.tp.plans = mode.settings
+    apply(tp, mode.settings)
     saved = saved_bytes(mode.model, tokens, labels, None if mode.alone else tp)
     if tp.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -233,11 +274,16 @@ def record_mlp(tp, config, modes, repeats=9):
         for mode in modes
         if mode.name in ("plain", "sequential", "overlap")
     }
-    settings["overlap"] = (True, ("overlap", 2), {})  # the order itself, wherever the plan uses it
+    settings["overlap"] = (
+        True,
+        ("overlap", 2),
+        {},
+        1,
+    )  # the order itself, wherever the plan uses it
     runs = {name: [] for name in settings}
     for _ in range(repeats):
         for name, kept in runs.items():
-            tp.overlap, tp.default_plan, tp.plans = settings[name]
+            apply(tp, settings[name])
             leaf = x.clone().requires_grad_()
             with trace.CardWitness() as card:
                 tp.recorder = recorder = trace.Recorder(wire=True)
@@ -262,7 +308,7 @@ def record_mlp(tp, config, modes, repeats=9):
 
 
 def forward_backward(module, x, gradient):
-    module(x).backward(gradient)
+    completed(module(x)).backward(gradient)
 
 
 def record_step(tp, modes, tokens, labels):
@@ -279,14 +325,11 @@ def record_step(tp, modes, tokens, labels):
     return records
 
 
-def blocked_in_collectives(tp, modes, tokens, labels, repeats=3):
+def blocked_in_collectives(tp, mode, tokens, labels, repeats=3):
     """Exposed time of a DTensor step: its main thread inside functional collectives, profiled."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as torch_profile
 
-    mode = next((mode for mode in modes if mode.name == "DTensor"), None)
-    if mode is None:
-        return None
     samples = []
     for _ in range(repeats):
         dist.barrier(group=tp.group)
@@ -349,9 +392,11 @@ def summarize(tp, config, modes, table, records, quiet, blocked):
             "wire_bytes": plan.median(mode.wire_bytes) / (tp.size if shared else 1),
         }
     shown = result["modes"]
-    if blocked is not None:
-        shown["DTensor"]["exposed_s"] = blocked
+    for name, seconds in blocked.items():
+        shown[name]["exposed_s"] = seconds
     result["bound_s"] = max(shown["compute only"]["spread_s"][0], comm_s)
+    idle = comm_s + shown["compute only"]["median_step_s"] - shown["overlap"]["median_step_s"]
+    result["hidden_in_step"] = idle / comm_s
     hide = [entry["times_s"] for entry in table]
     best = [min(v for k, v in t.items() if k.startswith("overlap")) for t in hide]
     result["hidden"] = (sum(t["comm alone"] + t["gemm alone"] for t in hide) - sum(best)) / sum(
@@ -393,10 +438,13 @@ def print_table(result):
     )
     ratios = [
         f"overlap / {name} {step['overlap'] / step[name]:.2f}"
-        for name in ("DTensor", "plain", "sequential")
+        for name in ("DTensor", "DTensor, patient", "plain", "sequential")
         if name in step
     ]
-    print(f"{', '.join(ratios)}; hidden {result['hidden']:.2f} of the layers' communication")
+    print(
+        f"{', '.join(ratios)}; hidden {result['hidden_in_step']:.2f} of a step's communication, "
+        f"{result['hidden']:.2f} of the layers' measured alone"
+    )
     print(
         f"losses of all modes: within {result['largest_loss_gap']:.1e} of no TP"
         + ("" if result["losses_coincide"] else "  THEY DIFFER")

@@ -6,6 +6,8 @@
     ["wait_send", tensor, chunk, peer]  block until the chunk has left; its buffer is free again
     ["gemm", tensor, chunk]             multiply one chunk of rows; `tensor` names the product
     ["add", tensor, chunk, peer]        add a partial sum that has arrived to the own one
+    ["later"]                           the rest is not needed yet: go on with the next layer
+    ["fill"]                            we are about to wait: do what earlier layers left
 
 Rows are cut into `num_ranks * pieces` chunks; rank r owns chunks r*pieces ... r*pieces+pieces-1.
 `stream_machine` says what a schedule costs and whether it is right; `parallel_linear` runs it.
@@ -36,25 +38,35 @@ def gemm_reduce_scatter(num_ranks, rank, pieces=1, tensor="y"):
 
 
 def column_backward(num_ranks, rank, pieces=1):
-    """dx = reduce-scatter(dy @ W) and dw = dy.T @ all-gather(x), in one schedule.
+    """dx = reduce-scatter(dy @ W) and dw = dy.T @ all-gather(x).
 
-    The gather of x hides behind the GEMMs of dx; the partial sums of dx, which leave as soon as
-    they exist, hide behind the GEMMs of dw.
+    The layer below waits for dx, and nobody for dw: the partial sums of dx leave first, the gather
+    of x follows them, and the GEMMs of dw are left to fill the waits of the layers below.
     """
     gather = _gather(num_ranks, rank, pieces, "x")
     scatter = _scatter(num_ranks, rank, pieces, "dx")
-    ops = gather["post_recv"] + scatter["post_recv"] + gather["send"] + scatter["gemm_send"]
-    ops += [["gemm", tensor, chunk] for chunk in _chunks(rank, pieces) for tensor in ("dx", "dw")]
+    ops = scatter["post_recv"] + scatter["gemm_send"] + gather["post_recv"] + gather["send"]
+    ops += [["gemm", "dx", chunk] for chunk in _chunks(rank, pieces)]
+    ops += [["fill"], *scatter["wait_add"], ["later"]]
+    ops += [["gemm", "dw", chunk] for chunk in _chunks(rank, pieces)]
     for wait in gather["wait"]:
         ops += [wait, ["gemm", "dw", wait[2]]]
-    return ops + scatter["wait_add"] + gather["wait_send"] + scatter["wait_send"]
+    return ops + scatter["wait_send"] + gather["wait_send"]
 
 
 def row_backward(num_ranks, rank, pieces=1):
-    """dx = all-gather(dz) @ W and dw = all-gather(dz).T @ x, chunk by chunk."""
-    return all_gather_gemm(num_ranks, rank, pieces, tensor="dz", products=("dx", "dw"))
+    """dx = all-gather(dz) @ W chunk by chunk; dw = all-gather(dz).T @ x is left for later."""
+    gather = _gather(num_ranks, rank, pieces, "dz")
+    own = _chunks(rank, pieces)
+    ops = gather["post_recv"] + gather["send"] + [["gemm", "dx", chunk] for chunk in own]
+    ops.append(["fill"])
+    for wait in gather["wait"]:
+        ops += [wait, ["gemm", "dx", wait[2]]]
+    chunks = [*own, *(wait[2] for wait in gather["wait"])]
+    return ops + [["later"], *(["gemm", "dw", chunk] for chunk in chunks), *gather["wait_send"]]
 
 
+MARKS = (["later"], ["fill"])  # they order layers; within one layer they mean nothing
 SCHEDULES = {
     "column_forward": all_gather_gemm,
     "row_forward": gemm_reduce_scatter,
@@ -63,8 +75,15 @@ SCHEDULES = {
 }
 
 
+def pausing(ops):
+    """The same operations, with a ["later"] where a layer of `forward` would begin to wait."""
+    first = next((i for i, op in enumerate(ops) if op[0] == "wait"), len(ops))
+    return ops if first == len(ops) else [*ops[:first], ["later"], *ops[first:]]
+
+
 def sequential(ops):
     """The same operations with nothing overlapped: gather, then multiply, then reduce."""
+    ops = [op for op in ops if op not in MARKS]
     summed = {op[1] for op in ops if op[0] == "add"}
     order = {"post_recv": 0, "send": 1, "wait": 2, "add": 2, "wait_send": 3}
 

@@ -7,6 +7,8 @@ is a network card, and also c10d's rule that a transfer starts after what was qu
 Standard library only. Time is in any unit; integers and fractions stay exact.
 """
 
+from .schedule import MARKS
+
 # For every function: tensors gathered from their owners, tensors summed at their owners, and the
 # products with what each chunk of them is made from (the gathered tensor, or None).
 PROBLEMS = {
@@ -54,7 +56,7 @@ class _Machine:
         self.gathered, self.reduced = problem["gathered"], problem["reduced"]
         self.products = problem["products"]
         self.schedules = [
-            [self._checked(op, rank, i) for i, op in enumerate(ops)]
+            [self._checked(op, rank, i) for i, op in enumerate(ops) if op not in MARKS]
             for rank, ops in enumerate(schedules)
         ]
         ranks = range(self.size)
