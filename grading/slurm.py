@@ -139,9 +139,8 @@ def grade_on_slurm(jobs, limits, secret, where, out, count, options):
             if queue:
                 queue.look()
             for batch in list(active):
-                ended = (
-                    queue.ended(batch) if queue else batch.job.done()
-                )  # first, so that all it has written is read below
+                # asked first, so that all that an ended job has written is read below
+                ended = queue.ended(batch) if queue else batch.job.done()
                 for key, result, seconds in batch.results():
                     if key in waiting:
                         yield key, waiting.pop(key), result, seconds
