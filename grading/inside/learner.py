@@ -457,6 +457,8 @@ def _by_position(function, args, kwargs):
 
 def _method(name):
     def method(self, *args, out=None, **kwargs):
+        if name == "astype" and args:
+            args = (np.dtype(args[0]), *args[1:])  # "f8" by its name
         result = self._link.note("method", self, name, _plain(args), _plain(kwargs))
         return result if out is None else _fill(out, result)
 
