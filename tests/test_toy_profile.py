@@ -158,13 +158,15 @@ def test_alone_schedules_keep_their_part_only():
 
 @pytest.mark.parametrize("folder", CAPTURES, ids=lambda folder: folder.name)
 def test_recorded_runs_are_whole_and_say_what_we_say(folder):
-    """Whole; losses and saved bytes as claimed; overlap hides something and beats sequential."""
+    """Whole; losses and saved bytes as claimed; on a link that waits overlap beats sequential."""
     result = check_folder(folder)
     ranks, modes = result["ranks"], result["modes"]
     assert modes["overlap"]["sent_bytes"] == [message_bytes(result["config"], ranks)] * ranks
     step = step_medians(modes)
-    assert step["overlap"] < step["sequential"]
-    assert step["overlap"] < step["DTensor"]
+    if folder.name.endswith("gbit"):  # loopback is a copy by the same cores: nothing to hide in
+        assert step["overlap"] < 0.8 * step["sequential"]
+        assert result["hidden_in_step"] > 0.25
+    assert step["overlap"] < step["DTensor, patient"] < step["DTensor"]
     assert result["hidden"] > 0
     assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
 
@@ -189,14 +191,17 @@ def table_row(folder):
     saved = [max(modes[name]["saved_bytes"]) / 2**20 for name in ("overlap", "DTensor")]
     peak = [max(modes[name]["peak_bytes"]) / 2**20 for name in ("overlap", "DTensor")]
     blocked = [1e3 * modes[name]["exposed_s"] for name in ("sequential", "overlap")]
-    names = ("no TP", "no TP, all cores", "plain", "sequential", "DTensor", "overlap")
+    names = ("no TP", "no TP, all cores", "plain", "sequential", "overlap")
+    peers = ("DTensor", "DTensor, patient")
     cells = [
         folder.name.removeprefix("toy-").replace("-", " "),
         *(f"{step[name]:.0f}" for name in names),
-        f"{step['overlap'] / step['DTensor']:.2f}",
+        result["chosen"],
+        " / ".join(f"{step[name]:.0f}" for name in peers),
+        " / ".join(f"{step['overlap'] / step[name]:.2f}" for name in peers),
         f"{1e3 * max(min(modes['compute only']['step_s']), result['comm_alone_s']):.0f}",
         f"{blocked[0]:.0f} / {blocked[1]:.0f}",
-        f"{result['hidden']:.2f}",
+        f"{result['hidden']:.2f} / {result['hidden_in_step']:.2f}",
         f"{saved[0]:.1f} / {saved[1]:.1f}",
         f"{peak[0]:.0f} / {peak[1]:.0f}",
     ]
@@ -210,5 +215,5 @@ def test_the_readme_tells_what_was_recorded(folder):
 
 def test_the_promised_recordings_are_there():
     assert {folder.name for folder in CAPTURES} >= {
-        *("toy-2-ranks-loopback", "toy-2-ranks-1gbit", "toy-4-ranks-1gbit")
+        f"toy-{ranks}-ranks-{link}" for ranks in (2, 4) for link in ("loopback", "1gbit")
     }

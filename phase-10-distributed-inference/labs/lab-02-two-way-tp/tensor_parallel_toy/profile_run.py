@@ -474,7 +474,8 @@ def write_provenance(folder, result):
     """provenance.json: how to make this folder again, and the hash of each file in it."""
     files = sorted(path for path in folder.iterdir() if path.name != "provenance.json")
     device = "no GPU used" if result["device"] == "cpu" else torch.cuda.get_device_name()
-    command = f"python -m tensor_parallel_toy {os.environ.get('TOY_ARGUMENTS', '')}".strip()
+    arguments = os.environ.get("TOY_ARGUMENTS", "").replace(str(folder), folder.name)
+    command = f"python -m tensor_parallel_toy {arguments}".strip()
     provenance = {
         "what": f"tensor_parallel_toy profile, {result['ranks']} ranks, {result['backend']}, "
         f"link: {result['link']}",
