@@ -43,6 +43,11 @@ def test_messages_paired_as_nccl_needs_them_give_the_same_gradients():
         assert max(worst) <= 1e-12  # float64, as in equality.TOLERANCE
 
 
+def test_gradients_add_up_and_a_frozen_weight_gets_none():
+    for right in launch("toy_workers:two_backwards", 2, timeout_s=60, limit_s=170):
+        assert right == [True, True]
+
+
 def test_parts_of_the_batch_that_take_turns_wait_less():
     """On a simulated link with exact time: one half multiplies while the other's messages fly."""
     for alone, in_turns, same in launch("toy_workers:two_halves", 2, timeout_s=60, limit_s=170):

@@ -88,6 +88,23 @@ def over_grouped_messages(tp):
     return worst
 
 
+def two_backwards(tp):
+    """Gradients add up over two backwards, also beside a weight that is frozen."""
+    column, row = layers(tp)
+
+    def backward():
+        row(column(positions(tp))).sum().backward()
+
+    backward()
+    once = [column.weight.grad.clone(), row.weight.grad.clone()]
+    row.weight.requires_grad_(False)
+    backward()
+    return [
+        torch.equal(column.weight.grad, 2 * once[0]),
+        torch.equal(row.weight.grad, once[1]),
+    ]
+
+
 def two_halves(tp):
     """[time exposed one half after the other, taking turns, are the results equal?]"""
     column, row = layers(tp)

@@ -92,16 +92,19 @@ class TensorParallel:
             self.unfinished.pop(0)()
 
     def deliver(self, weight, gradient):
-        """Add `gradient`, which `finish` completes, to weight.grad when backward ends."""
-        if not self.gradients:
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
-        self.gradients.append((weight, gradient))
+        """Add `gradient`, which `finish` completes, to weight.grad when backward ends.
+
+        Autograd would look at it at once; so hooks on the accumulation do not see it.
+        """
+        if weight.requires_grad:
+            self.gradients.append((weight, gradient))
+        torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
 
     def _end_backward(self):
         self.finish()
-        for weight, gradient in self.gradients:
+        while self.gradients:
+            weight, gradient = self.gradients.pop(0)
             weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
-        self.gradients.clear()
 
     def _steps(self, ops, products, gathered, partial):
         """A schedule as a generator that stops at ["later"]."""
