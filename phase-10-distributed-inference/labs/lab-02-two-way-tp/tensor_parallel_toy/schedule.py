@@ -16,6 +16,8 @@ is waited for as late as possible; what others wait for is computed first. Step 
 ranks t places away, so that no two ranks send to the same third one at the same time.
 """
 
+from .stream_machine import MARKS
+
 
 def all_gather_gemm(num_ranks, rank, pieces=1, tensor="x", products=("y",)):
     """All-gather `tensor`, multiply every chunk as it arrives (column forward, row backward)."""
@@ -66,7 +68,6 @@ def row_backward(num_ranks, rank, pieces=1):
     return ops + [["later"], *(["gemm", "dw", chunk] for chunk in chunks), *gather["wait_send"]]
 
 
-MARKS = (["later"], ["fill"])  # they order layers; within one layer they mean nothing
 SCHEDULES = {
     "column_forward": all_gather_gemm,
     "row_forward": gemm_reduce_scatter,
