@@ -4,7 +4,7 @@ import re
 
 from .cost import cost_curve, decode_share, regimes
 from .memory import kv_heads, weights_per_rank
-from .overlap import overlap
+from .overlap import overlap, recorded
 from .overview import five_ways, token_path
 from .pipeline import bubble_curves, grid, latency_throughput
 from .sharding import column_row, mlp, ring
@@ -21,6 +21,7 @@ __all__ = [
     "latency_throughput",
     "mlp",
     "overlap",
+    "recorded",
     "regimes",
     "ring",
     "token_path",
