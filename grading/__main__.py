@@ -1,4 +1,4 @@
-"""`python -m grading`: grade untrusted submissions of the labs.
+"""Grade untrusted submissions of the labs.
 
 Student code runs in a sandbox, the instructor's tests run outside of it, and every record is on the
 disk before the next one begins: stop it at any moment and run it again.
@@ -6,6 +6,8 @@ disk before the next one begins: stop it at any moment and run it again.
 
 import argparse
 import sys
+
+from grading.limits import MIB, Limits
 
 OK, PROBLEM, USAGE = 0, 1, 2
 
@@ -21,7 +23,10 @@ def main(arguments=None) -> int:
     )
     run.add_argument("--lab", help="grade this lab alone, such as 01")
     run.add_argument(
-        "--jobs", type=int, help="submissions at a time (default: processors; as Slurm gives)"
+        "--jobs",
+        type=int,
+        help="submissions at a time (default: this machine's processors; with --cluster slurm, "
+        "as many as Slurm starts)",
     )
     run.add_argument(
         "--cluster",
@@ -39,7 +44,7 @@ def main(arguments=None) -> int:
     _add_grading_options(run)
 
     one = commands.add_parser("one", help="grade one file and show what its student would read")
-    one.add_argument("file")
+    one.add_argument("file", help="the student's starter.py")
     one.add_argument("--lab", required=True, help="such as 01")
     one.add_argument("--results", help="also write Gradescope's results.json here")
     one.add_argument("--classroom", help="also write GitHub Classroom's result (JSON) here")
@@ -53,12 +58,17 @@ def main(arguments=None) -> int:
     ):
         command = commands.add_parser(name, help=text)
         if name == "explain":
-            command.add_argument("student")
+            command.add_argument("student", help="the name, or a part of it that no other has")
         command.add_argument(
             "--out", default="grades", help="folder of the ledger (default: grades)"
         )
         if name == "export":
-            command.add_argument("--format", action="append", help="csv, json, ... (default: all)")
+            command.add_argument(
+                "--format",
+                action="append",
+                help="csv, json, junit, gradescope, classroom, ctrf or html; may be repeated "
+                "(default: all)",
+            )
 
     doctor = commands.add_parser("doctor", help="which sandbox layers this machine gives")
     doctor.add_argument("--no-color", action="store_true", help="plain text")
@@ -72,7 +82,8 @@ def main(arguments=None) -> int:
         print(f"grading: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
-        print("\nstopped; what was graded is kept, run the same command to go on", file=sys.stderr)
+        kept = "; what was graded is kept, run the same command to go on"
+        print("\nstopped" + kept * (options.command == "run"), file=sys.stderr)
         return 130
 
 
@@ -87,12 +98,14 @@ def _add_grading_options(parser):
         action="store_true",
         help="grade although layers are missing; every record says so",
     )
-    for name, text in (
-        ("check-s", "seconds of waiting per check"),
-        ("submission-s", "seconds of waiting per submission and lab"),
-        ("memory-mib", "MiB of memory per submission"),
+    limits = Limits()
+    for name, text, usual in (
+        ("check-s", "seconds of waiting for student code per check", limits.check_s),
+        ("submission-s", "the same per submission and lab", limits.submission_s),
+        ("memory-mib", "MiB of memory per submission", limits.memory_bytes / MIB),
     ):
-        parser.add_argument(f"--{name}", type=float, help=text)
+        text += f" (default: {usual:g})"
+        parser.add_argument(f"--{name}", type=float, metavar="NUMBER", help=text)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
 """The commands of `python -m grading`."""
 
+import contextlib
 import json
 import os
+import sqlite3
+import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -55,7 +59,7 @@ def _limits(options) -> Limits:
 
 def _positive(name, value):
     if not 0 < value < 1e9:
-        raise UserError(f"{name} {value:g}: give a number above 0")
+        raise UserError(f"{name} {value:g}: give a number above 0 and below a thousand million")
     return value
 
 
@@ -65,11 +69,13 @@ def _secret(options) -> bytes | None:
     try:
         secret = Path(options.secret).read_bytes()
     except OSError as error:
-        raise UserError(f"--secret {options.secret}: {error.strerror}") from None
-    if len(secret) < 16:
+        problem = f"cannot be read ({error.strerror})"
+    else:
+        problem = f"holds {len(secret)} bytes" if len(secret) < 16 else ""
+    if problem:
         raise UserError(
-            f"--secret {options.secret}: {len(secret)} bytes; give at least 16, "
-            "such as `head -c 32 /dev/urandom > secret`"
+            f"--secret {options.secret} {problem}; give a file of at least 16 random bytes, such "
+            "as `head -c 32 /dev/urandom > secret` makes"
         )
     return secret
 
@@ -80,7 +86,7 @@ def _lab(name) -> str:
     digits = name.removeprefix("lab-").split("-")[0]
     prefix = f"lab-{digits.zfill(2)}"
     if prefix not in labs:
-        raise UserError(f"--lab {name}: there are {', '.join(sorted(labs))}")
+        raise UserError(f"--lab {name}: no such lab; there are {', '.join(sorted(labs))}")
     return prefix
 
 
@@ -155,14 +161,25 @@ def run(options) -> int:
             known = len(found.submissions) - graded - held
             seconds = time.monotonic() - started
             _summary(console, ledger.records(), ledger.waiting())
-            write_exports(ledger, options.out)
+            _export(ledger, options)
     except (LedgerError, SandboxError, cluster.ClusterError) as error:
         raise UserError(str(error)) from None
+    except sqlite3.Error as error:
+        raise _unusable(options, error) from None
     per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
     console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
-    console.print(f"Exports: {escape(str(options.out))}: {', '.join(FORMATS)}")
+    out = Path(options.out)
+    pages = f"{out / 'grades.csv'}, {out / 'html' / 'index.html'}"
+    console.print(f"Exports: {escape(pages)}, and more beside them.", soft_wrap=True)
+    if found.ignored:
+        count = _count(len(found.ignored), "file or folder", "files or folders")
+        console.print(f"[yellow]{count} not graded, listed at the top.[/]")
     if held:
-        console.print(f"[red]{held} are held: the grader failed on them, they have no score.[/]")
+        console.print(
+            f"[red]{held} held, without a score: the grader failed on them. Run it again; "
+            "`python -m grading doctor` tests this machine.[/]",
+            soft_wrap=True,
+        )
         return 1
     return 0
 
@@ -180,9 +197,8 @@ def _progress(console):
 
 def _show_found(console, found):
     shapes = ", ".join(f"{count} {shape}" for shape, count in sorted(found.shapes.items()))
-    console.print(
-        f"{len(found.submissions)} submissions recognised" + (f" ({shapes})." if shapes else ".")
-    )
+    count = _count(len(found.submissions), "submission")
+    console.print(f"{count} recognised" + (f" ({shapes})." if shapes else "."))
     for where, why in found.ignored[:20]:
         console.print(f"  [yellow]not graded[/] {escape(where)}: {escape(why)}", soft_wrap=True)
     if len(found.ignored) > 20:
@@ -196,29 +212,43 @@ def _summary(console, records, waiting):
     for lab in labs:
         table.add_column(lab, justify="right", no_wrap=True)
     table.add_column("Next step", no_wrap=True)
-    room = max(20, console.width - 30 - 8 * len(labs))
     students = {}
     for record in records:
         students.setdefault(record["student"], {})[record["lab"]] = record
-    for student, row in sorted(students.items())[:40]:
+    shown = sorted(students.items())[:40]
+    names = max((len(clean(student, 28)) for student, _ in shown), default=0)
+    room = max(20, console.width - max(names, len("Student")) - 8 * len(labs) - 2)
+    for student, row in shown:
         lowest = min(row.values(), key=lambda record: record["score"])
         cells = [_score(row[lab]) if lab in row else "" for lab in labs]
-        step = clean(feedback.next_step(lowest).split(": ", 1)[-1], room)
+        step = clean(feedback.next_step_parts(lowest)[1], room)
         table.add_row(escape(clean(student, 28)), *cells, escape(step))
     console.print(table)
     if len(students) > 40:
         console.print(f"... and {len(students) - 40} more students; html/index.html has all")
     for lab in labs:
-        scores = sorted(record["score"] for record in records if record["lab"] == lab)
+        scores = [record["score"] for record in records if record["lab"] == lab]
         console.print(
-            f"{lab}: {len(scores)} submissions, median {scores[len(scores) // 2]}, "
+            f"{lab}: {_count(len(scores), 'submission')}, median {statistics.median(scores):g}, "
             f"{sum(score == 100 for score in scores)} with full marks"
         )
     weak = sum(record["integrity"] != "isolated" for record in records)
     if weak:
-        console.print(f"[red]{weak} records were made in a weak sandbox.[/]")
+        count = _count(weak, "record was", "records were")
+        console.print(f"[red]{count} made in a weak sandbox.[/]")
     for student, lab, why in waiting[:10]:
-        console.print(f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}")
+        _show_waiting(console, student, lab, why)
+    if len(waiting) > 10:
+        console.print(f"... and {len(waiting) - 10} more without a score")
+
+
+def _show_waiting(console, student, lab, why):
+    line = f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}"
+    console.print(line, soft_wrap=True)
+
+
+def _count(number, one, several=None):
+    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def _score(record):
@@ -251,7 +281,10 @@ def one(options) -> int:
         (options.classroom, "classroom", classroom_result),
     ):
         if path:
-            Path(path).write_text(to_json(schema, make(record)))
+            try:
+                Path(path).write_text(to_json(schema, make(record)))
+            except OSError as error:
+                raise UserError(f"cannot write {path}: {error.strerror}") from None
     return 0
 
 
@@ -266,8 +299,9 @@ def _show_record(console, record):
         label = feedback.LABELS[claim["outcome"]]
         line = f"{claim['earned']:>3}/{claim['points']:<3} {escape(claim['text'])}"
         console.print(f"  [{color}]{label:>12}[/] {line}", soft_wrap=True)
-        if claim["outcome"] not in ("passed", "todo", "waits"):
-            console.print(" " * 15 + escape(feedback.sentence(claim)), style="dim")
+        if claim["outcome"] not in ("passed", "todo"):
+            about = Padding(escape(feedback.sentence(claim)), (0, 0, 0, 23))
+            console.print(about, style="dim")
     if record["printed"]:
         console.print(
             "Printed (first lines): " + escape(clean(record["printed"], 300)), style="dim"
@@ -280,20 +314,41 @@ def _show_record(console, record):
 # --- what a ledger says ---------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
 def _open(options):
     try:
-        return Ledger(options.out)
+        with Ledger(options.out) as ledger:
+            yield ledger
     except LedgerError as error:
         raise UserError(str(error)) from None
+    except sqlite3.Error as error:
+        raise _unusable(options, error) from None
+
+
+def _unusable(options, error):
+    return UserError(
+        f"the ledger in {options.out} cannot be used ({error}); make room on the disk, restore the "
+        "folder from a copy, or grade into another one with --out"
+    )
+
+
+def _export(ledger, options, formats=FORMATS):
+    try:
+        return write_exports(ledger, options.out, formats)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the exports to {options.out} ({error.strerror}); the grades are kept in "
+            "the ledger: make room or give write access, then `python -m grading export`"
+        ) from None
 
 
 def status(options) -> int:
     console = _console(options)
     with _open(options) as ledger:
-        records, waiting, seconds = ledger.records(), ledger.waiting(), sorted(ledger.seconds())
-    console.print(f"{len(records)} graded, {len(waiting)} without a score")
+        records, waiting, seconds = ledger.records(), ledger.waiting(), ledger.seconds()
+    console.print(f"{len(records)} graded, {len(waiting)} without a score.")
     if seconds:
-        console.print(f"median {seconds[len(seconds) // 2]:.2f} s per submission")
+        console.print(f"Median time of a submission and lab: {statistics.median(seconds):.2f} s.")
     if records:
         _summary(console, records, waiting)
     return 1 if waiting else 0
@@ -304,8 +359,9 @@ def export(options) -> int:
     if unknown := [name for name in formats if name not in FORMATS]:
         raise UserError(f"--format {unknown[0]}: there are {', '.join(FORMATS)}")
     with _open(options) as ledger:
-        for path in write_exports(ledger, options.out, formats):
-            print(path)
+        paths = _export(ledger, options, formats)
+    for path in paths:
+        print(path)
     return 0
 
 
@@ -313,15 +369,20 @@ def explain(options) -> int:
     console = _console(options)
     with _open(options) as ledger:
         everyone = ledger.records()
-        waiting = [row for row in ledger.waiting() if options.student in row[0]]
-    exact = [record for record in everyone if record["student"] == options.student]
-    records = exact or [r for r in everyone if options.student.lower() in r["student"].lower()]
-    names = sorted({record["student"] for record in records})
-    if not records and not waiting:
-        raise UserError(f"no student called '{options.student}' in {options.out}")
+        waiting = ledger.waiting()
+    everybody = {record["student"] for record in everyone} | {row[0] for row in waiting}
+    wanted = options.student
+    names = {wanted} & everybody or {s for s in everybody if wanted.lower() in s.lower()}
+    if not names:
+        raise UserError(
+            f"no student called '{wanted}' in {options.out}; `status` and grades.csv list them"
+        )
     if len(names) > 1:
-        raise UserError(f"'{options.student}' could be {', '.join(names[:8])}")
-    for record in records:
+        some = ", ".join(sorted(names)[:8]) + (", ..." if len(names) > 8 else "")
+        raise UserError(f"'{wanted}' could be {some}; give more of the name")
+    for record in everyone:
+        if record["student"] not in names:
+            continue
         console.print(f"[bold]{escape(record['student'])}[/]  {escape(record['place'])}")
         _show_record(console, record)
         versions = ", ".join(f"{name} {value}" for name, value in record["environment"].items())
@@ -338,7 +399,8 @@ def explain(options) -> int:
             console.print(f"hidden numbers, {escape(clean(note))}", style="dim", soft_wrap=True)
         console.print(f"limits: {json.dumps(record['limits'])}", style="dim", soft_wrap=True)
     for student, lab, why in waiting:
-        console.print(f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}")
+        if student in names:
+            _show_waiting(console, student, lab, why)
     return 0
 
 

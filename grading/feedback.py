@@ -26,17 +26,22 @@ def sentence(claim) -> str:
 
 def next_step(record) -> str:
     """The one thing to do next."""
+    return "".join(next_step_parts(record))
+
+
+def next_step_parts(record) -> tuple[str, str]:
+    """The one thing to do next: (what it is about, what to do)."""
     claims = record["claims"]
     broken = next((claim["broken"] for claim in claims if claim["broken"]), "")
     if broken:
-        return NOT_LOADED + broken
+        return NOT_LOADED, broken
     for wanted in (("protocol", "crashed", "memory", "timeout", "output"), ("failed",), ("todo",)):
         for claim in claims:
             if claim["outcome"] in wanted:
-                return f"{claim['text'].rstrip('.')}: {sentence(claim)}"
+                return f"{claim['text'].rstrip('.')}: ", sentence(claim)
     if record["score"] + record["not_run"] >= record["max_score"]:
-        return "Nothing left to do in this lab."
-    return "Run the lab's tests on your machine; they are the same ones."
+        return "", "Nothing left to do in this lab."
+    return "", "Run the lab's tests on your machine; they are the same ones."
 
 
 WHEN = "your result is what you get when "

@@ -45,8 +45,14 @@ class Ledger:
         self.path = Path(folder) / "ledger.sqlite"
         self._lock = None
         if write:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._take_lock()
+            except OSError as error:
+                raise LedgerError(
+                    f"cannot write to {self.path.parent} ({error.strerror}); give --out a folder "
+                    "that you may write to"
+                ) from None
             self.db = sqlite3.connect(self.path, timeout=10)
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")

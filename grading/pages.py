@@ -85,10 +85,13 @@ def index_page(records, waiting) -> str:
         parts.append(f"<h2>{lab}: {len(scores)} submissions, median {_median(scores):g}</h2>\n")
         parts.append(_histogram(scores))
     mistakes, claims = common_mistakes(records)
-    for title, rows in (("Most common mistakes", mistakes), ("Claims most often missed", claims)):
+    for title, head, rows in (
+        ("Most common mistakes", "What the result equals", mistakes),
+        ("Claims most often missed", "Claim", claims),
+    ):
         if rows:
             parts.append(f'<h2>{title}</h2>\n<table>\n<tr><th class="n">Students</th><th>Lab</th>')
-            parts.append("<th></th></tr>\n")
+            parts.append(f"<th>{head}</th></tr>\n")
         for lab, what, count in rows[:10]:
             parts.append(
                 f'<tr><td class="n">{count}</td><td class="word">{lab}</td>'

@@ -68,6 +68,7 @@ class Found:
     too_much: list[tuple[tuple, str]] = field(
         default_factory=list
     )  # (path, why): a budget is spent
+    folders: list[tuple] = field(default_factory=list)  # a student's each, be they empty
 
 
 @dataclass(frozen=True)
@@ -96,22 +97,27 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
         raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
     outside = entries
     entries = _without_wrapper(entries)
-    if entries:
-        dropped = len(outside[0].path) - len(entries[0].path)
-        found.too_much = [(path[dropped:], why) for path, why in found.too_much]
+    dropped = len(outside[0].path) - len(entries[0].path) if entries else 0
+    found.too_much = [(path[dropped:], why) for path, why in found.too_much]
     names, spent = _gradescope_names(entries), Counter()
     owners = (names, _classroom_prefix(entries, place.name))
     entries = _open_inner_zips(entries, found, spent, owners)
     classroom = _classroom_prefix(entries, place.name)
-    candidates, seen = {}, {}
+    candidates, seen, others = {}, {}, {}
+    for path in found.folders:
+        seen.setdefault(_owner((*path[dropped:], ""), names, classroom)[1], False)
     for entry in entries:
+        if entry.path == ("submission_metadata.yml",):
+            continue
         shape, student, rest = _owner(entry.path, names, classroom)
         seen.setdefault(student, False)
         match = _STARTER.fullmatch(rest[-1])
         if not match:
+            if len(rest) <= 2 and not rest[-1].startswith("."):
+                others.setdefault(student, clean("/".join(rest), 100))
             continue
-        seen[student] = True
         lab = _lab_of(match, rest, only)
+        seen[student] |= only is None or lab in (only, None)
         where = clean("/".join(entry.path), 300)
         if lab is None:
             why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
@@ -126,7 +132,7 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
         several.sort(key=lambda candidate: candidate[0])
         _, shape, where, entry = several[0]
         for _, _, other, _ in several[1:]:
-            found.ignored.append((other, f"{where} was taken"))
+            found.ignored.append((other, f"{where} is graded instead"))
         source, problem = entry.read(max_bytes)
         if not problem:
             source, problem = _text_or_problem(source)
@@ -144,7 +150,10 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
     refused = {submission.student for submission in found.submissions}
     for student, had_one in sorted(seen.items()):
         if not had_one and student and student not in refused:
-            found.ignored.append((student, "no starter.py or starter-NN.py in it"))
+            number = only[-2:] if only else "NN"
+            why = f"no starter.py or starter-{number}.py" + (f" for {only}" if only else "")
+            why += f"; there is {others[student]}" if student in others else " in it"
+            found.ignored.append((student, why))
     return found
 
 
@@ -176,6 +185,8 @@ def _walk(root, found):
     while pending:
         parts = pending.popleft()
         whose, everybodys = parts[:depth], len(parts) < depth
+        if len(parts) == depth:
+            found.folders.append(parts)
         folders, files = [], []
         try:
             with os.scandir(Path(root, *parts)) as inside:

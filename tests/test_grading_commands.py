@@ -48,8 +48,8 @@ def graded(tmp_path_factory):
 @needs_isolation
 def test_run_says_what_it_found_graded_and_wrote(graded):
     _, text = graded
-    assert "2 submissions recognised (2 plain)" in text
-    assert "2 graded in" in text and "1 with full marks" in text
+    assert "2 submissions recognised (2 plain)" in text and "not graded cy: no starter" in text
+    assert "2 graded in" in text and "median 50, 1 with full marks" in text
 
 
 @needs_isolation
@@ -78,6 +78,8 @@ def test_explain_status_and_export(graded):
     assert status == 0 and "100 of 100 points" in text and "isolated" in text
     status, text = grading("explain", "nobody", "--out", root / "out")
     assert status == 2 and "no student called 'nobody'" in text
+    status, text = grading("explain", "", "--out", root / "out")
+    assert status == 2 and "could be ada, bo; give more of the name" in text
     status, text = grading("status", "--out", root / "out")
     assert status == 0 and "2 graded, 0 without a score" in text
     (root / "out/grades.csv").unlink()
@@ -96,6 +98,8 @@ def test_one_is_a_screen_for_the_student(tmp_path):
     assert len(text.splitlines()) <= 24
     assert json.loads(results.read_text())["score"] == 0
     assert json.loads(classroom.read_text())["status"] == "fail"
+    status, text = grading("one", file, "--lab", "01", "--results", tmp_path / "no/such.json")
+    assert status == 2 and "such.json: No such file" in text and "Traceback" not in text
 
 
 @needs_isolation
@@ -114,6 +118,11 @@ def test_doctor_shows_layers_and_what_a_probe_could_not_do():
         (["run", "EMPTY", "--out", "OUT", "--jobs", "0"], "at least 1"),
         (["run", "EMPTY", "--out", "OUT", "--secret", "SHORT"], "at least 16"),
         (["run", "EMPTY", "--out", "OUT", "--check-s", "-1"], "a number above 0"),
+        (["run", "EMPTY", "--out", "OUT", "--secret", "EMPTY"], "at least 16"),
+        (["run", "EMPTY", "--out", "OUT", "--memory-mib", "1e12"], "below"),
+        (["run", "CLASS", "--out", "SHORT"], "--out a folder"),
+        (["run", "CLASS", "--out", "BROKEN"], "not a database"),
+        (["status", "--out", "BROKEN"], "not a database"),
         (["status", "--out", "EMPTY"], "no grades in"),
         (["one", "nowhere.py", "--lab", "01"], "does not exist"),
     ],
@@ -121,7 +130,11 @@ def test_doctor_shows_layers_and_what_a_probe_could_not_do():
 def test_a_mistake_of_the_instructor_is_one_sentence(arguments, words, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "short").write_text("x")
+    for place in ("class/ada/starter-01.py", "broken/ledger.sqlite"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text("x = 1\n" * 2000)
     places = {"OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
+    places |= {"CLASS": tmp_path / "class", "BROKEN": tmp_path / "broken"}
     status, text = grading(*[places.get(argument, argument) for argument in arguments])
     lines = [line for line in text.splitlines() if line.startswith("grading: ")]
     if not isolation and "cannot isolate" in text:

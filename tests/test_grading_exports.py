@@ -11,7 +11,7 @@ import fastjsonschema
 import pytest
 
 from grading import exports
-from grading.feedback import next_step
+from grading.feedback import next_step, next_step_parts
 from grading.ledger import Ledger
 from grading.text import cell, clean, file_name
 
@@ -235,4 +235,5 @@ def test_the_next_step_is_one_thing():
     broken = "starter.py line 3: invalid syntax"
     assert next_step(record(broken=broken)) == "Nothing could be graded: " + broken
     assert next_step(record("off by 2")).endswith("off by 2")
+    assert next_step_parts(record("a: 2"))[1] == "a: 2"  # without the claim, colons or not
     assert next_step(record() | {"score": 100, "claims": []}) == "Nothing left to do in this lab."

@@ -40,10 +40,21 @@ def test_plain_folders_and_files(tmp_path):
         tmp_path, "ada/lab-01-tp-sharding-math/starter.py", "ada/starter-03.py", "bo-starter-04.py"
     )
     write(tmp_path, "cy/lab_2/STARTER.PY", "cy/notes.txt", "dan/readme.md")
+    (tmp_path / "eve/lab-01").mkdir(parents=True)
     found, by = found_in(tmp_path)
     assert set(by) == {("ada", "lab-01"), ("ada", "lab-03"), ("bo", "lab-04"), ("cy", "lab-02")}
     assert found.shapes == {"plain": 4}
-    assert ("dan", "no starter.py or starter-NN.py in it") in found.ignored
+    assert found.ignored == [
+        ("dan", "no starter.py or starter-NN.py; there is readme.md"),
+        ("eve", "no starter.py or starter-NN.py in it"),
+    ]
+
+
+def test_who_has_nothing_for_the_only_lab_is_named(tmp_path):
+    write(tmp_path, "ada/lab-01/starter.py", "ada/lab-03/starter.py", "bo/lab-03/starter.py")
+    found, by = found_in(tmp_path, only="lab-01")
+    assert set(by) == {("ada", "lab-01")}
+    assert found.ignored == [("bo", "no starter.py or starter-01.py for lab-01 in it")]
 
 
 def test_canvas_takes_the_latest_hand_in(tmp_path):
@@ -54,7 +65,7 @@ def test_canvas_takes_the_latest_hand_in(tmp_path):
     assert set(by) == {("doejane (12)", "lab-01"), ("poebo (13)", "lab-03")}
     assert by["doejane (12)", "lab-01"].source == b"x = 2\n"
     assert found.shapes == {"Canvas": 2}
-    assert any("was taken" in why for _, why in found.ignored)
+    assert any("399_starter-01-2.py is graded instead" in why for _, why in found.ignored)
 
 
 def test_moodle_folders_and_an_inner_zip(tmp_path):
@@ -76,7 +87,7 @@ def test_gradescope_names_come_from_the_metadata(tmp_path):
     write(root, "submission_metadata.yml", data=text.encode())
     found, by = found_in(tmp_path)
     assert set(by) == {("Jane Doe (11)", "lab-01"), ("submission_12", "lab-01")}
-    assert found.shapes == {"Gradescope": 2}
+    assert found.shapes == {"Gradescope": 2} and not found.ignored
 
 
 @pytest.mark.timeout(20)
@@ -208,7 +219,7 @@ def test_links_pipes_sockets_folders_and_sparse_files(tmp_path):
     assert all(submission.source is None for submission in by.values())
     assert "symbolic link" in problems["link"] and "symbolic link" in problems["dangling"]
     assert "folder" in problems["folder"] and str(2 << 30) in problems["sparse"]
-    assert ("loop", "no starter.py or starter-NN.py in it") in found.ignored
+    assert found.ignored == [("loop", "no starter.py or starter-NN.py; there is lab-01")]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes devices")
