@@ -199,10 +199,10 @@ def _show_found(console, found):
     shapes = ", ".join(f"{count} {shape}" for shape, count in sorted(found.shapes.items()))
     count = _count(len(found.submissions), "submission")
     console.print(f"{count} recognised" + (f" ({shapes})." if shapes else "."))
-    for where, why in found.ignored[:20]:
+    for where, why in found.ignored[:100]:
         console.print(f"  [yellow]not graded[/] {escape(where)}: {escape(why)}", soft_wrap=True)
-    if len(found.ignored) > 20:
-        console.print(f"  ... and {len(found.ignored) - 20} more")
+    if len(found.ignored) > 100:
+        console.print(f"  ... and {len(found.ignored) - 100} more")
 
 
 def _summary(console, records, waiting):

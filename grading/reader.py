@@ -138,22 +138,28 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
             source, problem = _text_or_problem(source)
         found.submissions.append(Submission(student, lab, where, source, problem))
         found.shapes[shape] += 1
+    named = set()
     for path, why in found.too_much:
-        _, student, rest = _owner((*path, ""), names, classroom)
+        shape, student, rest = _owner((*path, ""), names, classroom)
         where = clean("/".join(path), 300)
-        found.ignored.append((where, why))
+        rest_of_it = why.replace(ALONE, "the rest was not looked at") if seen.get(student) else why
+        found.ignored.append((where, rest_of_it))
+        named.add(student)
         match = _LAB.search("/".join(rest))
         lab = only or (f"lab-{int(match[1]):02d}" if match else None)
         if lab in labs and not seen.get(student) and (student, lab) not in candidates:
             candidates[student, lab] = []
             found.submissions.append(Submission(student, lab, where, None, why))
-    refused = {submission.student for submission in found.submissions}
+            found.shapes[shape] += 1
+    named |= {submission.student for submission in found.submissions}
+    without = []
     for student, had_one in sorted(seen.items()):
-        if not had_one and student and student not in refused:
+        if not had_one and student and student not in named:
             number = only[-2:] if only else "NN"
             why = f"no starter.py or starter-{number}.py" + (f" for {only}" if only else "")
             why += f"; there is {others[student]}" if student in others else " in it"
-            found.ignored.append((student, why))
+            without.append((student, why))
+    found.ignored[:0] = without  # first: they get no mark at all
     return found
 
 
@@ -245,11 +251,11 @@ def _read_file(path, limit):
         if not stat.S_ISREG(status.st_mode):
             return None, "a pipe, socket or device; hand in a regular file"
         if status.st_size > limit:
-            return None, f"{status.st_size} bytes; the limit is {limit}"
+            return None, f"a file of {status.st_size} bytes; the limit is {limit} bytes"
         data = b""
         while len(data) <= limit and (chunk := os.read(descriptor, 1 << 20)):
             data += chunk
-        return (data, "") if len(data) <= limit else (None, f"more than {limit} bytes")
+        return (data, "") if len(data) <= limit else (None, f"a file of more than {limit} bytes")
     except OSError as error:
         return None, f"cannot be read: {error.strerror}"
     finally:
@@ -330,13 +336,13 @@ def _read_member(archive, member, limit, opener):
     if stat.S_ISLNK(member.external_attr >> 16):
         return None, "a symbolic link in a zip file; hand in the file itself"
     if member.file_size > limit:
-        return None, f"{member.file_size} bytes; the limit is {limit}"
+        return None, f"a file of {member.file_size} bytes; the limit is {limit} bytes"
     try:
         with (archive or zipfile.ZipFile(opener())).open(member) as file:
             data = file.read(limit + 1)
     except Exception as error:  # as above
         return None, f"cannot be read from its zip file: {clean(error)}"
-    return (data, "") if len(data) <= limit else (None, f"more than {limit} bytes")
+    return (data, "") if len(data) <= limit else (None, f"a file of more than {limit} bytes")
 
 
 def _listing_bytes(file):
