@@ -48,6 +48,12 @@ def test_gradients_add_up_and_a_frozen_weight_gets_none():
         assert right == [True, True]
 
 
+def test_gradients_in_other_uses_than_plain_training():
+    """Activation checkpoints, several models, after a backward that raised, bfloat16."""
+    for right in launch("toy_workers:other_uses", 2, timeout_s=20, limit_s=170):
+        assert [use for use, is_right in right.items() if not is_right] == []
+
+
 def test_parts_of_the_batch_that_take_turns_wait_less():
     """On a simulated link with exact time: one half multiplies while the other's messages fly."""
     for alone, in_turns, same in launch("toy_workers:two_halves", 2, timeout_s=60, limit_s=170):

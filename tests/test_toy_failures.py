@@ -23,6 +23,8 @@ FAILURES = {  # what the ranks do -> what rank 0 and rank 1 must say
     "other_shape": ("rank 0: is at column layer [2, 1, 8]", "rank 1: is at column layer [3, 1, 8]"),
     "one_call_more": ("rank 0: waited 3 s for the other ranks", "rank 1: did not end by itself"),
     "one_dies": ("rank 0: lost the connection", "rank 1: was killed (signal 9)"),
+    "split_unevenly": ("rank 0: 5 positions cannot be", "rank 1: 5 positions cannot be"),
+    "weight_split_unevenly": ("rank 0: size 7 of a layer", "rank 1: size 7 of a layer"),
     "one_raises": ("rank 0: rank 1 did not come to", "rank 1: this rank cannot go on"),
 }
 
@@ -91,14 +93,32 @@ def test_a_size_that_does_not_divide_is_named(sizes, words):
     assert "\n" not in str(refused.value)
 
 
-def test_the_command_line_refuses_in_one_line():
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            ["--ranks", "3"],
+            "num_heads 8 cannot be split over 3 ranks: choose a multiple of 3, or fewer ranks",
+        ),
+        (["--steps", "0"], "--timeout must be above 0 and --steps at least 1"),
+        (["--timeout", "0"], "--timeout must be above 0 and --steps at least 1"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(options, says):
     ran = subprocess.run(
-        [sys.executable, "-m", "tensor_parallel_toy", "profile", "--ranks", "3"],
+        [sys.executable, "-m", "tensor_parallel_toy", "profile", *options],
         cwd=LAB,
         capture_output=True,
         text=True,
     )
     assert ran.returncode == 1
-    assert ran.stderr.strip() == (
-        "num_heads 8 cannot be split over 3 ranks: choose a multiple of 3, or fewer ranks"
-    )
+    assert ran.stderr.strip() == says
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("link", ["simulated:0gbit", "simulated:1.2.3gbit", "slow"])
+def test_a_link_that_does_not_exist_is_refused(link):
+    from tensor_parallel_toy.link import make_link
+
+    with pytest.raises(ValueError, match="neither 'auto' nor like 'simulated:1gbit'"):
+        make_link(link, None)

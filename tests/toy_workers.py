@@ -1,4 +1,4 @@
-"""What ranks do in tests/test_toy_failures.py: each function is one rank's part."""
+"""What ranks do in tests/test_toy_*.py: each function is one rank's part."""
 
 import os
 import signal
@@ -6,15 +6,20 @@ import time
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from tensor_parallel_toy.config import ModelConfig
 from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
 from tensor_parallel_toy.link import NcclLink, SimulatedLink, VirtualClock, gloo_threads
+from tensor_parallel_toy.model import Transformer
 from tensor_parallel_toy.parallel_linear import (
     ColumnParallelLinear,
     RowParallelLinear,
+    TensorParallel,
     completed,
     in_turns,
 )
+from tensor_parallel_toy.train import loss_sum, make_batch
+from torch.utils.checkpoint import checkpoint
 
 
 def layers(tp, column_in=8):
@@ -103,6 +108,96 @@ def two_backwards(tp):
         torch.equal(column.weight.grad, 2 * once[0]),
         torch.equal(row.weight.grad, once[1]),
     ]
+
+
+def split_unevenly(tp):
+    _, row = layers(tp)
+    row(torch.ones(5, 1, 4, dtype=torch.float64))
+
+
+def weight_split_unevenly(tp):
+    ColumnParallelLinear(8, [8, 7], tp, torch.ones)
+
+
+def gradients(losses, *models):
+    """Every parameter's gradient after one backward; none stays in the models."""
+    for model in models:
+        model.zero_grad()
+    losses.backward()
+    return [p.grad.clone() for model in models for p in model.parameters()]
+
+
+def equal(these, those):
+    return all(torch.equal(a, b) for a, b in zip(these, those, strict=True))
+
+
+def small_model(tp, **sizes):
+    config = ModelConfig(**(SIZES | {"bias": True, "num_kv_heads": 4} | sizes))
+    model, batch = Transformer(config, tp), make_batch(config)
+    return model, lambda: loss_sum(model, *batch, tp)
+
+
+def checkpointed(tp, reentrant):
+    """Are gradients the same if each block is computed a second time in backward?"""
+    model, loss = small_model(tp)
+    expected = gradients(loss(), model)
+
+    def steps(tokens):
+        x = F.embedding(tokens, model.embedding)
+        for block in model.blocks:
+            x = checkpoint(
+                lambda x, block=block: completed(block(x, model.table)), x, use_reentrant=reentrant
+            )
+        return model.norm(x) @ model.head.t()
+        yield
+
+    model.steps = steps
+    return all(equal(gradients(loss(), model), expected) for _ in range(3))
+
+
+def two_models_at_once(tp):
+    """Two models, each with a TensorParallel of its own on one group, in one backward."""
+    one, one_loss = small_model(tp)
+    other, other_loss = small_model(
+        TensorParallel(tp.group, tp.device, tp.store, timeout_s=tp.timeout_s), hidden_size=64
+    )
+    alone = gradients(one_loss(), one) + gradients(other_loss(), other)
+    return equal(gradients(one_loss() + other_loss(), one, other), alone)
+
+
+def after_a_failed_backward(tp):
+    """Does a backward that raised leave anything in the next one's gradients?"""
+    model, loss = small_model(tp)
+    expected = gradients(loss(), model)
+
+    def fail(_):
+        raise ArithmeticError
+
+    hook = model.embedding.register_hook(fail)
+    try:
+        loss().backward()
+    except ArithmeticError:
+        hook.remove()
+    return equal(gradients(loss(), model), expected)
+
+
+def bfloat16_near_float64(tp):
+    losses = []
+    for dtype in ("float64", "bfloat16"):
+        model, loss = small_model(tp, dtype=dtype)
+        losses.append(loss())
+        assert all(p.isfinite().all() for p in gradients(losses[-1], model))
+    return abs(losses[0] - losses[1]).item() < 0.1
+
+
+def other_uses(tp):
+    return {
+        "checkpoint": checkpointed(tp, reentrant=False),
+        "reentrant checkpoint": checkpointed(tp, reentrant=True),
+        "two models": two_models_at_once(tp),
+        "failed backward": after_a_failed_backward(tp),
+        "bfloat16": bfloat16_near_float64(tp),
+    }
 
 
 def two_halves(tp):

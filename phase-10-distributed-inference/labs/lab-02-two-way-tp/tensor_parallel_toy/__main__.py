@@ -83,6 +83,8 @@ def main(argv=None):
         ranks, timeout_s = options.pop("ranks"), options.pop("timeout")
         if ranks < 1:
             raise ValueError(f"--ranks {ranks}: at least one rank is needed")
+        if timeout_s <= 0 or options.get("steps", 1) < 1:
+            raise ValueError("--timeout must be above 0 and --steps at least 1")
         target = {
             "test": "tensor_parallel_toy.equality:report",
             "mistakes": "tensor_parallel_toy.mistakes:kill_table",

@@ -168,7 +168,9 @@ def make_link(spec, group):
     """`spec` is "auto" or "simulated:1gbit" (also "simulated:250mbit")."""
     if spec == "auto":
         return NcclLink(group) if dist.get_backend(group) == "nccl" else Link(group)
-    match = re.fullmatch(r"simulated:([\d.]+)([mg])bit", spec)
-    if not match:
+    match = re.fullmatch(r"simulated:(\d+(?:\.\d+)?)([mg])bit", spec)
+    if not match or not float(match[1]):
         raise ValueError(f"link {spec!r} is neither 'auto' nor like 'simulated:1gbit'")
+    if dist.get_backend(group) != "gloo":
+        raise ValueError(f"link {spec!r} paces gloo's messages: use it with --backend gloo")
     return SimulatedLink(group, float(match[1]) * {"m": 1e6, "g": 1e9}[match[2]] / 8)

@@ -210,7 +210,7 @@ def saves_the_gathered_input():
         x, weight, _ = ctx.saved_tensors
         dy = dy.contiguous()
         dx, dw = parallel_linear.column_backward(ctx.tp, dy, x.flatten(0, 1), weight)
-        ctx.tp.deliver(weight, dw)
+        ctx.tp.deliver(ctx.weight, dw)
         return dx.view_as(x), None, dy.sum(0) if ctx.has_bias else None, None
 
     with (

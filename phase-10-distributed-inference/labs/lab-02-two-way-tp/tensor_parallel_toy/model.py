@@ -35,18 +35,18 @@ class RMSNorm(nn.Module):
 
 
 def rotary_table(config, device):
-    """Unit complex numbers [s, 1, 1, head_size / 2], stored as (cos, sin) pairs."""
+    """Unit complex numbers [s, 1, 1, head_size / 2], stored as (cos, sin) pairs, never bfloat16."""
     half = config.head_size // 2
     frequency = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
     angle = torch.outer(torch.arange(config.seq_len, dtype=torch.float64), frequency)
     pairs = torch.stack([torch.cos(angle), torch.sin(angle)], dim=-1)[:, None, None]
-    return pairs.to(device, getattr(torch, config.dtype))
+    return pairs.to(device, torch.promote_types(getattr(torch, config.dtype), torch.float32))
 
 
 def rotate(x, table):
     """Turn the pairs (2i, 2i + 1) of x [s, b, heads, d] by their position."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * torch.view_as_complex(table)).flatten(-2)
+    pairs = torch.view_as_complex(x.to(table.dtype).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * torch.view_as_complex(table)).flatten(-2).to(x.dtype)
 
 
 class Attention(nn.Module):

@@ -9,9 +9,12 @@ Inside the functions x is [rows, features], rows = s * b, so that a chunk of pos
 contiguous block of rows.
 """
 
+from collections import Counter
+
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from . import schedule as schedules
 from .initialize import LostRank
@@ -25,11 +28,13 @@ class TensorParallel:
     """One rank's place in a tensor-parallel group, and how its layers communicate.
 
     overlap=False: collectives, then GEMMs. overlap=True: the schedules of `schedule`, per layer
-    and direction as `plans` says: (operation, rows, in, out) -> ("overlap" | "sequential", pieces).
+    and direction as `plans` says: (operation, rows, out, in) -> ("overlap" | "sequential", pieces).
     batch_parts > 1: parts of the batch take turns in forward; while the messages of one are in
     flight, the next one multiplies.
     `recorder` sees every operation; `after_gemm` is called after each GEMM.
     """
+
+    made = Counter()  # on each group so far; alike on its ranks, which make theirs in one order
 
     def __init__(self, group, device, store=None, link="auto", timeout_s=30.0, overlap=True):
         self.group, self.device, self.store, self.timeout_s = group, device, store, timeout_s
@@ -38,6 +43,9 @@ class TensorParallel:
         self.overlap, self.plans, self.default_plan = overlap, {}, ("overlap", 1)
         self.batch_parts = 1
         self.recorder = self.after_gemm = None
+        members = "-".join(map(str, dist.get_process_group_ranks(group)))
+        self.made[members] += 1
+        self.name = f"{members}/{self.made[members]}"
         self.agreed, self.next_tag = [], 0
         self.unfinished, self.gradients = [], []  # see `run` and `deliver`
 
@@ -45,8 +53,7 @@ class TensorParallel:
         """All ranks say what they are about to do, the first time they do it; LostRank if not."""
         if self.size == 1 or self.store is None or operation in self.agreed:
             return
-        name = "-".join(map(str, dist.get_process_group_ranks(self.group)))
-        key = f"{name}/{len(self.agreed)}"
+        key = f"{self.name}/{len(self.agreed)}"
         self.store.set(f"{key}/{self.rank}", operation)
         for peer in range(self.size):
             try:
@@ -94,11 +101,18 @@ class TensorParallel:
     def deliver(self, weight, gradient):
         """Add `gradient`, which `finish` completes, to weight.grad when backward ends.
 
-        Autograd would look at it at once; so hooks on the accumulation do not see it.
+        Autograd would look at it at once. So hooks on the accumulation do not see it, and
+        `torch.autograd.grad` cannot return it.
         """
         if weight.requires_grad:
             self.gradients.append((weight, gradient))
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+
+    def forget_failed_backward(self):
+        """Drop what a backward that raised has left behind; it would end up in the next one's."""
+        if torch._C._current_graph_task_id() == -1:  # else a checkpoint recomputes in backward
+            self.unfinished.clear()
+            self.gradients.clear()
 
     def _end_backward(self):
         self.finish()
@@ -108,14 +122,18 @@ class TensorParallel:
 
     def _steps(self, ops, products, gathered, partial):
         """A schedule as a generator that stops at ["later"]."""
-        summed, sums = partial or (None, None)
-        name, chunks = gathered or (None, None)
-        buffers = {summed: sums, name: chunks}
+        buffers = dict(pair for pair in (gathered, partial) if pair)
+        summed = partial and partial[0]
         inbox, pending = {}, {}  # what arrives to be added; works by ("wait" | "wait_send", ...)
         call, self.next_tag = self.next_tag, (self.next_tag + 4096) % 2**30
         for verb, *operands in ops:
             if verb == "later":
-                yield
+                try:
+                    yield
+                except GeneratorExit:  # nobody wants the rest: no buffer may go while in flight
+                    for work in pending.values():
+                        work.wait()
+                    raise
                 continue
             if verb == "fill":
                 self.finish()
@@ -139,7 +157,7 @@ class TensorParallel:
                     pending["wait_send", key] = self._recorded(work, "sent", key, tag)
                     self.link.give_way()
                 elif verb == "add":
-                    sums[chunk].add_(inbox.pop(key))
+                    buffers[name][chunk].add_(inbox.pop(key))
                 else:
                     self._wait(pending.pop((verb, key)), verb, key)
 
@@ -328,34 +346,49 @@ def in_turns(generators):
 class _Column(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, tp):
+        tp.forget_failed_backward()
         tp.agree(f"column layer {_describe(x, weight)}")
         ctx.tp, ctx.has_bias = tp, bias is not None
+        ctx.weight = weight  # saved tensors come back as copies under a checkpoint
         ctx.save_for_backward(x, weight)  # our own positions only: 1/p of the gathered input
         return column_forward(tp, x.flatten(0, 1), weight, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dy, _):
         x, weight = ctx.saved_tensors
         dy = dy.contiguous()
         dx, dw = column_backward(ctx.tp, dy, x.flatten(0, 1), weight)
-        ctx.tp.deliver(weight, dw)
+        ctx.tp.deliver(ctx.weight, dw)
         return dx.view_as(x), None, dy.sum(0) if ctx.has_bias else None, None
 
 
 class _Row(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, tp):
+        tp.forget_failed_backward()
         tp.agree(f"row layer {_describe(x, weight)}")
-        ctx.tp = tp
+        ctx.tp, ctx.weight = tp, weight
         ctx.save_for_backward(x, weight)
         return row_forward(tp, x.flatten(0, 1), weight)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, dz, _):
         x, weight = ctx.saved_tensors
         dx, dw = row_backward(ctx.tp, dz.contiguous(), x.flatten(0, 1), weight)
-        ctx.tp.deliver(weight, dw)
+        ctx.tp.deliver(ctx.weight, dw)
         return dx.view_as(x), None, None
+
+
+def _share(full, tp, dim=0):
+    """This rank's part of `full`, which all ranks hold."""
+    if full.shape[dim] % tp.size:
+        raise ValueError(
+            f"size {full.shape[dim]} of a layer cannot be split over {tp.size} ranks: "
+            f"choose a multiple of {tp.size}, or fewer ranks"
+        )
+    return full.chunk(tp.size, dim)[tp.rank]
 
 
 def _describe(x, weight):
@@ -379,9 +412,7 @@ class ColumnParallelLinear(nn.Module):
         """This rank's rows of each part."""
         if self.tp is None:
             return full
-        return torch.cat(
-            [part.chunk(self.tp.size)[self.tp.rank] for part in full.split(self.parts)]
-        )
+        return torch.cat([_share(part, self.tp) for part in full.split(self.parts)])
 
     def split(self, y):
         """The parts of an output."""
@@ -418,12 +449,17 @@ class RowParallelLinear(nn.Module):
         """This rank's columns."""
         if self.tp is None:
             return full
-        return full.chunk(self.tp.size, dim=1)[self.tp.rank].contiguous()
+        return _share(full, self.tp, dim=1).contiguous()
 
     def steps(self, x):
         """forward as a generator, which gives way once while its messages are in flight."""
         if self.tp is None:
             return nn.functional.linear(x, self.weight, self.bias)
+        if x.shape[0] % self.tp.size:
+            raise ValueError(
+                f"{x.shape[0]} positions cannot be split over {self.tp.size} ranks: "
+                f"choose a multiple of {self.tp.size}"
+            )
         y, rest = _Row.apply(x.contiguous(), self.weight, self.tp)
         yield
         rest()
