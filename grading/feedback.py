@@ -52,6 +52,8 @@ def common_mistakes(records) -> tuple[list, list]:
     mistakes, claims = {}, {}
     for record in records:
         for claim in record["claims"]:
+            if claim["broken"]:
+                continue  # a file that does not load says nothing of its claims
             if claim["hint"]:
                 what = claim["hint"].removeprefix(WHEN)
                 mistakes.setdefault((record["lab"], what), set()).add(record["student"])

@@ -11,7 +11,7 @@ import fastjsonschema
 import pytest
 
 from grading import exports
-from grading.feedback import next_step, next_step_parts
+from grading.feedback import common_mistakes, next_step, next_step_parts
 from grading.ledger import Ledger
 from grading.text import cell, clean, file_name
 
@@ -237,3 +237,9 @@ def test_the_next_step_is_one_thing():
     assert next_step(record("off by 2")).endswith("off by 2")
     assert next_step_parts(record("a: 2"))[1] == "a: 2"  # without the claim, colons or not
     assert next_step(record() | {"score": 100, "claims": []}) == "Nothing left to do in this lab."
+
+
+def test_a_file_that_does_not_load_is_no_missed_claim():
+    class_of = [("ada", record("off by 2")), ("bo", record(broken="starter.py line 3: bad"))]
+    records = [{"student": name, "lab": "lab-01"} | one for name, one in class_of]
+    assert common_mistakes(records) == ([], [("lab-01", "test_two", 1)])
