@@ -214,15 +214,12 @@ def test_a_chunk_changed_while_it_is_sent_is_refused():
     ops = all_ranks("gemm_reduce_scatter", 3)
     ops[0] = [
         *ops[0][:2],
-        ["gemm", "y", 0],
-        ["gemm", "y", 1],
+        *(["gemm", "y", chunk] for chunk in range(3)),
         ["send", "y", 1, 1],
-        ["gemm", "y", 2],
-        ["send", "y", 2, 2],
         ["send", "y", 0, 2],
         *[op for op in ops[0] if op[0] in ("wait", "add", "wait_send")],
     ]
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match=r"changes y\[0\] while it is being sent to rank 2"):
         simulate(ops, "gemm_reduce_scatter")
 
 

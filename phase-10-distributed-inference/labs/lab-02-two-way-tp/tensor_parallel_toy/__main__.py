@@ -1,4 +1,7 @@
-"""python -m tensor_parallel_toy test | profile | mistakes | replay (also under torchrun)."""
+"""python -m tensor_parallel_toy test | profile | mistakes | replay.
+
+The first three also run under torchrun, which then says how many ranks there are.
+"""
 
 import argparse
 import json
@@ -53,7 +56,7 @@ def parser():
         type=float,
         default=0,
         metavar="SHARE",
-        help="repeat a step while other programs use more than this share of the "
+        help="repeat a step beside which other programs used more than this share of the "
         "processors (default 0: accept all)",
     )
     profile.add_argument("--out", default="toy-profile", help="folder for the results")

@@ -91,7 +91,7 @@ def build(config, tp):
 def train_step(model, optimizers, tokens, labels, tp):
     """train.train_step, with DTensor's pending sums carried out before the norm is taken.
 
-    The gradients of the norms stay Partial until somebody redistributes them; Adam in loops cannot
+    The gradients of the norms stay Partial until somebody redistributes them; fused Adam cannot
     mix DTensors with tensors, hence two optimizers.
     """
     for optimizer in optimizers:

@@ -1,4 +1,7 @@
-"""Where does overlap pay? Measured per layer and direction, decided alike on every rank."""
+"""Where does overlap pay? Measured per layer and direction, decided alike on every rank.
+
+What the layers decide is one candidate, "by layer"; `profile_run.choose` compares whole steps.
+"""
 
 import time
 

@@ -113,7 +113,7 @@ class CardWitness:
 
 
 def in_flight(records):
-    """Per receiving rank [(name, start, end)]: from the later of sent and posted to arrived.
+    """Per receiving rank [(name, start, end)]: from its send to its arrival.
 
     records: one {"messages": [[event, name, peer, tag, moment], ...]} per rank.
     """
