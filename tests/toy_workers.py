@@ -15,6 +15,7 @@ from tensor_parallel_toy.parallel_linear import (
     ColumnParallelLinear,
     RowParallelLinear,
     TensorParallel,
+    _Column,
     completed,
     in_turns,
 )
@@ -94,7 +95,7 @@ def over_grouped_messages(tp):
 
 
 def two_backwards(tp):
-    """Gradients add up over two backwards, also beside a weight that is frozen."""
+    """Gradients add up over two backwards, also beside a frozen weight; a computed weight passes its on."""
     column, row = layers(tp)
 
     def backward():
@@ -104,9 +105,15 @@ def two_backwards(tp):
     once = [column.weight.grad.clone(), row.weight.grad.clone()]
     row.weight.requires_grad_(False)
     backward()
+    third = (column.weight.detach() / 3).requires_grad_()
+    y, rest = _Column.apply(positions(tp), 3 * third, None, tp)
+    rest()
+    row(y.unflatten(0, (-1, 1))).sum().backward()
+    computed = third.grad
     return [
         torch.equal(column.weight.grad, 2 * once[0]),
         torch.equal(row.weight.grad, once[1]),
+        torch.equal(computed, 3 * once[0]),
     ]
 
 

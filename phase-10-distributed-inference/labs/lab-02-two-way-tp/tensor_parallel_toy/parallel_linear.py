@@ -102,11 +102,16 @@ class TensorParallel:
         """Add `gradient`, which `finish` completes, to weight.grad when backward ends.
 
         Autograd would look at it at once. So hooks on the accumulation do not see it, and
-        `torch.autograd.grad` cannot return it.
+        `torch.autograd.grad` cannot return it. A weight that was computed from others cannot wait:
+        its gradient is returned for autograd to carry on.
         """
+        if not weight.is_leaf:
+            self.finish()
+            return gradient
         if weight.requires_grad:
             self.gradients.append((weight, gradient))
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+        return None
 
     def forget_failed_backward(self):
         """Drop what a backward that raised has left behind; it would end up in the next one's."""
@@ -359,8 +364,8 @@ class _Column(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         dy = dy.contiguous()
         dx, dw = column_backward(ctx.tp, dy, x.flatten(0, 1), weight)
-        ctx.tp.deliver(ctx.weight, dw)
-        return dx.view_as(x), None, dy.sum(0) if ctx.has_bias else None, None
+        dw = ctx.tp.deliver(ctx.weight, dw)
+        return dx.view_as(x), dw, dy.sum(0) if ctx.has_bias else None, None
 
 
 class _Row(torch.autograd.Function):
@@ -377,8 +382,7 @@ class _Row(torch.autograd.Function):
     def backward(ctx, dz, _):
         x, weight = ctx.saved_tensors
         dx, dw = row_backward(ctx.tp, dz.contiguous(), x.flatten(0, 1), weight)
-        ctx.tp.deliver(ctx.weight, dw)
-        return dx.view_as(x), None, None
+        return dx.view_as(x), ctx.tp.deliver(ctx.weight, dw), None
 
 
 def _share(full, tp, dim=0):
