@@ -95,7 +95,7 @@ def over_grouped_messages(tp):
 
 
 def two_backwards(tp):
-    """Gradients add up over two backwards, also beside a frozen weight; a computed weight passes its on."""
+    """Gradients add up over two backwards; frozen and computed weights are treated right."""
     column, row = layers(tp)
 
     def backward():
