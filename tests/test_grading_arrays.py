@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from grading import arrays
+from grading.inside import recording
+from labkit.loading import ROOT, load_module
+
+collectives = load_module(next(ROOT.glob("phase-10-*/labs/collectives.py")))
 
 
 @pytest.fixture
@@ -143,3 +147,21 @@ def test_what_would_be_large_is_refused_before_it_is_made(what):
     operation, *arguments = TOO_MUCH[what]
     with pytest.raises(arrays.Refused):
         arrays.perform(operation, (*arguments, {}), {})
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 4])
+def test_the_sandboxs_ledger_counts_what_the_courses_does(num_ranks):
+    """The sandbox has no course files, so `record` stands there a second time: alike, or wrong."""
+    parts = [np.arange(12.0 * num_ranks) + rank for rank in range(num_ranks)]
+    operations = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    with collectives.record() as theirs, recording.record() as ours:
+        for name in operations:
+            recording.write(name, parts, getattr(collectives, name)(parts))
+    assert len(theirs.calls) == (len(operations) if num_ranks > 1 else 0)
+    fields = ("order", "operation", "num_ranks", "payload_bytes", "sent_bytes_per_rank")
+    for own, expected in zip(ours.calls, theirs.calls, strict=True):
+        assert [getattr(own, f) for f in fields] == [getattr(expected, f) for f in fields]
+    assert ours.operations == theirs.operations
+    assert ours.sent_bytes_per_rank == theirs.sent_bytes_per_rank
+    names = {name for name in vars(collectives) if not name.startswith("_")}
+    assert names <= {*recording.public_names(), *operations}

@@ -274,12 +274,7 @@ def record_mlp(tp, config, modes, repeats=9):
         for mode in modes
         if mode.name in ("plain", "sequential", "overlap")
     }
-    settings["overlap"] = (
-        True,
-        ("overlap", 2),
-        {},
-        1,
-    )  # the order itself, wherever the plan uses it
+    settings["overlap"] = WAYS["2 pieces"]  # the order itself, whichever way was chosen
     runs = {name: [] for name in settings}
     for _ in range(repeats):
         for name, kept in runs.items():
