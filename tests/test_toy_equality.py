@@ -26,7 +26,6 @@ def test_gradients_of_every_parameter_equal_the_unsharded_model(num_ranks):
         "sequential",
         "overlap",
         "overlap, 2 pieces",
-        "overlap, in turns",
     }
     assert {row["bias"] for row in rows} == {True, False}
     assert len({row["kv_heads"] for row in rows}) == 2
@@ -54,13 +53,6 @@ def test_gradients_in_other_uses_than_plain_training():
         assert [use for use, is_right in right.items() if not is_right] == []
 
 
-def test_parts_of_the_batch_that_take_turns_wait_less():
-    """On a simulated link with exact time: one half multiplies while the other's messages fly."""
-    for alone, in_turns, same in launch("toy_workers:two_halves", 2, timeout_s=60, limit_s=170):
-        assert same
-        assert in_turns < 0.7 * alone
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="scheduling policies are Linux's")
 def test_gloos_thread_waits_for_its_turn_unless_told_otherwise():
     for policies in launch("toy_workers:policies_of_gloos_thread", 2, timeout_s=60, limit_s=170):
@@ -85,4 +77,4 @@ def test_the_command_runs_from_the_labs_folder_and_under_torchrun():
         [sys.executable, *command], cwd=LAB, capture_output=True, text=True, timeout=170
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert "10 cases, 0 wrong" in ran.stdout
+    assert "8 cases, 0 wrong" in ran.stdout

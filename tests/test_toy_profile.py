@@ -138,6 +138,11 @@ def test_a_message_is_in_flight_from_its_send_to_its_arrival():
     assert "message in flight" in drawn and "2500.00 ms" in drawn
 
 
+def test_axes_are_marked_at_round_numbers():
+    for least, step in ((1, 1), (1.1, 2), (3, 5), (7, 10), (0.03, 0.05), (180, 200)):
+        assert figures.round_step(least) == pytest.approx(step)
+
+
 def test_the_card_witness_counts_bytes_inside_spans():
     witness = trace.CardWitness()
     witness.samples = [(0.0, 0), (1.0, 100), (2.0, 400), (3.0, 400)]

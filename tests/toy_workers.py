@@ -9,15 +9,13 @@ import torch
 import torch.nn.functional as F
 from tensor_parallel_toy.config import ModelConfig
 from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
-from tensor_parallel_toy.link import NcclLink, SimulatedLink, VirtualClock, gloo_threads
+from tensor_parallel_toy.link import NcclLink, gloo_threads
 from tensor_parallel_toy.model import Transformer
 from tensor_parallel_toy.parallel_linear import (
     ColumnParallelLinear,
     RowParallelLinear,
     TensorParallel,
     _Column,
-    completed,
-    in_turns,
 )
 from tensor_parallel_toy.train import loss_sum, make_batch
 from torch.utils.checkpoint import checkpoint
@@ -106,8 +104,7 @@ def two_backwards(tp):
     row.weight.requires_grad_(False)
     backward()
     third = (column.weight.detach() / 3).requires_grad_()
-    y, rest = _Column.apply(positions(tp), 3 * third, None, tp)
-    rest()
+    y = _Column.apply(positions(tp), 3 * third, None, tp)
     row(y.unflatten(0, (-1, 1))).sum().backward()
     computed = third.grad
     return [
@@ -149,16 +146,13 @@ def checkpointed(tp, reentrant):
     model, loss = small_model(tp)
     expected = gradients(loss(), model)
 
-    def steps(tokens):
+    def forward(tokens):
         x = F.embedding(tokens, model.embedding)
         for block in model.blocks:
-            x = checkpoint(
-                lambda x, block=block: completed(block(x, model.table)), x, use_reentrant=reentrant
-            )
+            x = checkpoint(block, x, model.table, use_reentrant=reentrant)
         return model.norm(x) @ model.head.t()
-        yield
 
-    model.steps = steps
+    model.forward = forward
     return all(equal(gradients(loss(), model), expected) for _ in range(3))
 
 
@@ -205,32 +199,6 @@ def other_uses(tp):
         "failed backward": after_a_failed_backward(tp),
         "bfloat16": bfloat16_near_float64(tp),
     }
-
-
-def two_halves(tp):
-    """[time exposed one half after the other, taking turns, are the results equal?]"""
-    column, row = layers(tp)
-    halves = [positions(tp), 2 * positions(tp)]
-    exposed, results = [], []
-
-    def both_layers(x):
-        y = yield from column.steps(x)
-        return (yield from row.steps(y))
-
-    for number, run in enumerate(
-        (
-            lambda: [completed(both_layers(x)) for x in halves],
-            lambda: in_turns([both_layers(x) for x in halves]),
-        )
-    ):
-        clock = VirtualClock()
-        tp.link = SimulatedLink(tp.group, bytes_per_s=128 / 2, latency_s=0.0, clock=clock)
-        tp.after_gemm = lambda clock=clock: clock.spend(1.0)  # a chunk of 128 bytes takes 2.0
-        tp.next_tag = 2**20 * number
-        results.append(run())
-        exposed.append(clock.exposed)
-    same = all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-    return [*exposed, same]
 
 
 def policies_of_gloos_thread(tp):

@@ -34,14 +34,7 @@ class _Unfused(nn.Module):
 
 
 def _project(columns, x):
-    """A generator that never gives way, as the model expects them."""
     return [column(x) for column in columns]
-    yield
-
-
-def _at_once(linear, x):
-    return linear(x)
-    yield
 
 
 def _linear(weight, bias):
@@ -64,8 +57,6 @@ def build(config, tp):
             module.project = functools.partial(_project, module.columns)
         attention.out = _linear(attention.out.weight, attention.out.bias)
         mlp.down = _linear(mlp.down.weight, mlp.down.bias)
-        for linear in (attention.out, mlp.down):
-            linear.steps = functools.partial(_at_once, linear)
         attention_inputs = PrepareModuleInput(
             input_layouts=(Shard(0), None), desired_input_layouts=(Replicate(), None)
         )

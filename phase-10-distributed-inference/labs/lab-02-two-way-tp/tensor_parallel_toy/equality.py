@@ -19,12 +19,11 @@ SIZES = {
     "batch_size": 3,
     "dtype": "float64",
 }
-MODES = {  # overlap, default plan, parts of the batch (3 sequences: 2 and 1)
-    "plain": (False, None, 1),
-    "sequential": (True, ("sequential", 1), 1),
-    "overlap": (True, ("overlap", 1), 1),
-    "overlap, 2 pieces": (True, ("overlap", 2), 1),
-    "overlap, in turns": (True, ("overlap", 1), 2),
+MODES = {  # overlap, default plan
+    "plain": (False, None),
+    "sequential": (True, ("sequential", 1)),
+    "overlap": (True, ("overlap", 1)),
+    "overlap, 2 pieces": (True, ("overlap", 2)),
 }
 COLUMNS = ("loss", "logits", "sharded", "replicated", "after_sgd")
 
@@ -104,7 +103,7 @@ def cases(num_ranks):
         (mode, bias, kv, world) for mode in MODES for bias, kv in ((False, 8), (True, kv_heads))
     ]
     if num_ranks >= 4:  # every second rank: two groups side by side, as with DP x TP
-        rows += [(mode, True, kv_heads, world[1::2]) for mode in ("plain", "overlap, in turns")]
+        rows += [(mode, True, kv_heads, world[1::2]) for mode in ("plain", "overlap")]
     return rows
 
 
@@ -117,7 +116,7 @@ def check(tp):
     rows = []
     for mode, bias, kv_heads, members in cases(tp.size):
         place = tp if len(members) == tp.size else odd
-        place.overlap, place.default_plan, place.batch_parts = MODES[mode]
+        place.overlap, place.default_plan = MODES[mode]
         result = compare(place, ModelConfig(**SIZES, bias=bias, num_kv_heads=kv_heads))
         row = worst_of_all_ranks(tp, result)
         row |= {"mode": mode, "bias": bias, "kv_heads": kv_heads, "group": members}

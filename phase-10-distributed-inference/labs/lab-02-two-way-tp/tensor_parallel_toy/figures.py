@@ -1,5 +1,7 @@
 """The two pictures of a profile, as plain SVG: curves of every mode, and who waited for whom."""
 
+import math
+
 from . import trace
 
 INK, GRID, PAPER = "#1f2328", "#d0d7de", "#ffffff"
@@ -95,12 +97,12 @@ def panel(x, y, title, unit, series, width=400, height=220):
     low, high = min(0.0, min(values)), max(values) * 1.05 or 1.0
     count = max(len(curve) for curve in series.values())
     parts = [text(left, y + 14, title + (f" [{unit}]" if unit else ""), weight="bold")]
-    for tick in range(5):
-        value = low + (high - low) * tick / 4
-        at = bottom - (bottom - top) * tick / 4
+    apart = round_step((high - low) / 5)
+    for tick in range(math.ceil(low / apart), math.floor(high / apart) + 1):
+        at = bottom - (bottom - top) * (tick * apart - low) / (high - low)
         parts += [
             line([(left, at), (right, at)], GRID, 0.8),
-            text(left - 6, at + 4, f"{value:.3g}", "end", 11),
+            text(left - 6, at + 4, f"{tick * apart:g}", "end", 11),
         ]
     parts += [
         text(left, bottom + 16, "1", "middle", 11),
@@ -117,6 +119,12 @@ def panel(x, y, title, unit, series, width=400, height=220):
         dash = "" if number == 0 else f"{4 + 2 * number} {3 + 2 * number}"
         parts.append(line(points, COLOURS[name], 2.4 - 0.25 * number, dash if not unit else ""))
     return parts
+
+
+def round_step(least):
+    """The smallest of 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...) that is at least `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
 
 
 def bars(x, y, title, unit, values, width=400, height=220):
@@ -205,11 +213,11 @@ def timeline(result, runs):
                 y += lane
             y += 4
         y += 12
-    tick = next(t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if length * 1e3 / t <= 12)
+    tick = round_step(length * 1e3 / 12)
     for number in range(int(length * 1e3 / tick) + 1):
         at = left + number * tick / 1e3 * scale
         parts += [
             line([(at, 58), (at, y)], GRID, 0.6),
-            text(at, y + 14, f"{number * tick} ms", "middle", 10),
+            text(at, y + 14, f"{number * tick:g} ms", "middle", 10),
         ]
     return svg(left + width + 40, y + 26, parts)

@@ -1,14 +1,10 @@
-"""A small Llama on [s/p, b, h] activations; tp=None is the same model unsharded, plain Torch.
-
-Blocks are generators: they give way where their messages are in flight, so that another part of
-the batch can use the processor.
-"""
+"""A small Llama on [s/p, b, h] activations; tp=None is the same model unsharded, plain Torch."""
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .parallel_linear import ColumnParallelLinear, RowParallelLinear, in_turns
+from .parallel_linear import ColumnParallelLinear, RowParallelLinear
 
 
 def drawer(config, device):
@@ -59,17 +55,16 @@ class Attention(nn.Module):
         self.out = RowParallelLinear(config.hidden_size, config.hidden_size, tp, draw, config.bias)
 
     def project(self, x):
-        return self.qkv.split((yield from self.qkv.steps(x)))
+        return self.qkv.split(self.qkv(x))
 
     def forward(self, x, table):
-        qkv = yield from self.project(x)
-        q, k, v = [t.unflatten(-1, (-1, self.head_size)) for t in qkv]
+        q, k, v = [t.unflatten(-1, (-1, self.head_size)) for t in self.project(x)]
         q, k, v = rotate(q, table), rotate(k, table), v.clone()  # a view would keep all of qkv
         if self.group > 1:
             k, v = [t.repeat_interleave(self.group, dim=2) for t in (k, v)]
         q, k, v = [t.permute(1, 2, 0, 3) for t in (q, k, v)]  # [b, heads, s, d]
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return (yield from self.out.steps(y.permute(2, 0, 1, 3).flatten(2)))
+        return self.out(y.permute(2, 0, 1, 3).flatten(2))
 
 
 class MLP(nn.Module):
@@ -82,11 +77,11 @@ class MLP(nn.Module):
         self.down = RowParallelLinear(config.ffn_size, config.hidden_size, tp, draw, config.bias)
 
     def project(self, x):
-        return self.gate_up.split((yield from self.gate_up.steps(x)))
+        return self.gate_up.split(self.gate_up(x))
 
     def forward(self, x):
-        gate, up = yield from self.project(x)
-        return (yield from self.down.steps(F.silu(gate) * up))
+        gate, up = self.project(x)
+        return self.down(F.silu(gate) * up)
 
 
 class Block(nn.Module):
@@ -98,8 +93,8 @@ class Block(nn.Module):
         self.mlp = MLP(config, tp, draw)
 
     def forward(self, x, table):
-        x = x + (yield from self.attention(self.norm1(x), table))
-        return x + (yield from self.mlp(self.norm2(x)))
+        x = x + self.attention(self.norm1(x), table)
+        return x + self.mlp(self.norm2(x))
 
 
 class Transformer(nn.Module):
@@ -117,18 +112,12 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.hidden_size, draw)
         self.head = nn.Parameter(draw(config.vocab_size, config.hidden_size))
         self.register_buffer("table", rotary_table(config, device))
-        self.tp = tp
-
-    def steps(self, tokens):
-        x = F.embedding(tokens, self.embedding)
-        for block in self.blocks:
-            x = yield from block(x, self.table)
-        return self.norm(x) @ self.head.t()
 
     def forward(self, tokens):
-        parts = tokens.chunk(self.tp.batch_parts if self.tp else 1, dim=1)
-        logits = in_turns([self.steps(part) for part in parts])
-        return torch.cat(logits, dim=1) if len(parts) > 1 else logits[0]
+        x = F.embedding(tokens, self.embedding)
+        for block in self.blocks:
+            x = block(x, self.table)
+        return self.norm(x) @ self.head.t()
 
     def replicated(self):
         """Parameters that all ranks hold whole, in one fixed order."""

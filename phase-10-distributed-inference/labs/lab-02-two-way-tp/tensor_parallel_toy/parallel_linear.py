@@ -9,6 +9,7 @@ Inside the functions x is [rows, features], rows = s * b, so that a chunk of pos
 contiguous block of rows.
 """
 
+import functools
 from collections import Counter
 
 import torch
@@ -29,8 +30,6 @@ class TensorParallel:
 
     overlap=False: collectives, then GEMMs. overlap=True: the schedules of `schedule`, per layer
     and direction as `plans` says: (operation, rows, out, in) -> ("overlap" | "sequential", pieces).
-    batch_parts > 1: parts of the batch take turns in forward; while the messages of one are in
-    flight, the next one multiplies.
     `recorder` sees every operation; `after_gemm` is called after each GEMM.
     """
 
@@ -41,7 +40,6 @@ class TensorParallel:
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.link = make_link(link, group)
         self.overlap, self.plans, self.default_plan = overlap, {}, ("overlap", 1)
-        self.batch_parts = 1
         self.recorder = self.after_gemm = None
         members = "-".join(map(str, dist.get_process_group_ranks(group)))
         self.made[members] += 1
@@ -78,21 +76,50 @@ class TensorParallel:
         return schedules.VARIANTS[kind](ops), pieces
 
     def run(self, ops, products, gathered=None, partial=None):
-        """Execute a schedule up to its ["later"] -> a function that does the rest.
+        """Execute a schedule; what follows its ["later"] is left to `finish`.
 
         products: name -> function(chunk) that multiplies; gathered: (name, chunk buffers);
         partial: (name, chunk buffers), summed at the owner.
         """
-        steps = self._steps(ops, products, gathered, partial)
-        next(steps, None)
+        buffers = dict(pair for pair in (gathered, partial) if pair)
+        summed = partial and partial[0]
+        inbox, pending = {}, {}  # what arrives to be added; works by ("wait" | "wait_send", ...)
+        call, self.next_tag = self.next_tag, (self.next_tag + 4096) % 2**30
 
-        @torch.no_grad()  # it writes into results that autograd already knows
-        def rest():
-            for _ in steps:
-                pass
+        def execute(ops):
+            for verb, *operands in ops:
+                if verb == "fill":
+                    self.finish()
+                    continue
+                name, chunk, *peer = key = tuple(operands)
+                tag = call + 4 * chunk + (2 if name == summed else 0)
+                with _span(self.recorder, verb, key):
+                    if verb == "gemm":
+                        products[name](chunk)
+                        if self.after_gemm:
+                            self.after_gemm()
+                        self.link.give_way()
+                    elif verb == "post_recv":
+                        buffer = buffers[name][chunk]
+                        if name == summed:
+                            buffer = inbox[key] = torch.empty_like(buffer)
+                        work = self.link.irecv(buffer, *peer, tag)
+                        pending["wait", key] = self._recorded(work, "arrived", key, tag)
+                    elif verb == "send":
+                        work = self.link.isend(buffers[name][chunk], *peer, tag)
+                        pending["wait_send", key] = self._recorded(work, "sent", key, tag)
+                        self.link.give_way()
+                    elif verb == "add":
+                        buffers[name][chunk].add_(inbox.pop(key))
+                    else:
+                        self._wait(pending.pop((verb, key)), verb, key)
 
-        return rest
+        now = ops.index(["later"]) if ["later"] in ops else len(ops)
+        execute(ops[:now])
+        if ops[now:]:
+            self.unfinished.append(functools.partial(execute, ops[now + 1 :]))
 
+    @torch.no_grad()  # it writes into results that autograd already knows
     def finish(self):
         """Everything that backward schedules have left for later, the oldest first."""
         while self.unfinished:
@@ -114,9 +141,9 @@ class TensorParallel:
         return None
 
     def forget_failed_backward(self):
-        """Drop what a backward that raised has left behind; it would end up in the next one's."""
+        """Drop the gradients of a backward that raised; they would end up in the next one's."""
         if torch._C._current_graph_task_id() == -1:  # else a checkpoint recomputes in backward
-            self.unfinished.clear()
+            self.finish()  # no buffer may be freed while its message is in flight
             self.gradients.clear()
 
     def _end_backward(self):
@@ -124,47 +151,6 @@ class TensorParallel:
         while self.gradients:
             weight, gradient = self.gradients.pop(0)
             weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
-
-    def _steps(self, ops, products, gathered, partial):
-        """A schedule as a generator that stops at ["later"]."""
-        buffers = dict(pair for pair in (gathered, partial) if pair)
-        summed = partial and partial[0]
-        inbox, pending = {}, {}  # what arrives to be added; works by ("wait" | "wait_send", ...)
-        call, self.next_tag = self.next_tag, (self.next_tag + 4096) % 2**30
-        for verb, *operands in ops:
-            if verb == "later":
-                try:
-                    yield
-                except GeneratorExit:  # nobody wants the rest: no buffer may go while in flight
-                    for work in pending.values():
-                        work.wait()
-                    raise
-                continue
-            if verb == "fill":
-                self.finish()
-                continue
-            name, chunk, *peer = key = tuple(operands)
-            tag = call + 4 * chunk + (2 if name == summed else 0)
-            with _span(self.recorder, verb, key):
-                if verb == "gemm":
-                    products[name](chunk)
-                    if self.after_gemm:
-                        self.after_gemm()
-                    self.link.give_way()
-                elif verb == "post_recv":
-                    buffer = buffers[name][chunk]
-                    if name == summed:
-                        buffer = inbox[key] = torch.empty_like(buffer)
-                    work = self.link.irecv(buffer, *peer, tag)
-                    pending["wait", key] = self._recorded(work, "arrived", key, tag)
-                elif verb == "send":
-                    work = self.link.isend(buffers[name][chunk], *peer, tag)
-                    pending["wait_send", key] = self._recorded(work, "sent", key, tag)
-                    self.link.give_way()
-                elif verb == "add":
-                    buffers[name][chunk].add_(inbox.pop(key))
-                else:
-                    self._wait(pending.pop((verb, key)), verb, key)
 
     def _recorded(self, work, event, key, tag):
         return self.recorder.message(work, event, key, tag) if self.recorder else work
@@ -240,10 +226,6 @@ def _summing(total):
     return add
 
 
-def nothing():
-    """The rest of an operation that is already whole."""
-
-
 def _gemms(tp, *products):
     """The unoverlapped layer's GEMMs, visible to the recorder."""
     with _span(tp.recorder, "gemm", ("all chunks",)):
@@ -251,19 +233,17 @@ def _gemms(tp, *products):
 
 
 def column_forward(tp, x, weight, bias=None, ops=None):
-    """all-gather(x) @ W.T + b: x [rows / p, in], weight [out / p, in] -> y [rows, out / p], rest.
-
-    y is whole after `rest()`; until then messages are in flight and somebody else may multiply.
-    """
+    """all-gather(x) @ W.T + b: x [rows / p, in], weight [out / p, in] -> y [rows, out / p]."""
     y = x.new_empty(x.shape[0] * tp.size, weight.shape[0])
     if not tp.overlap:
         full = tp.all_gather(x)
         _gemms(tp, lambda: _multiply(full, weight.t(), y, bias))
-        return y, nothing
+        return y
     default, pieces = tp.schedule("column_forward", x.shape[0], weight)
     xs, ys = _gather_buffers(tp, x, pieces), _chunks(y, tp, pieces)
     gemm = {"y": lambda c: _multiply(xs[c], weight.t(), ys[c], bias)}
-    return y, tp.run(ops or schedules.pausing(default), gemm, ("x", xs))
+    tp.run(ops or default, gemm, ("x", xs))
+    return y
 
 
 def column_backward(tp, dy, x, weight, ops=None):
@@ -280,33 +260,26 @@ def column_backward(tp, dy, x, weight, ops=None):
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
     xs, dxs = _gather_buffers(tp, x, pieces), _gather_buffers(tp, dx, pieces)
     dys, add_to_dw = _chunks(dy, tp, pieces), _summing(dw)
-    rest = tp.run(
-        ops or default,
-        {
-            "dx": lambda c: _multiply(dys[c], weight, dxs[c]),
-            "dw": lambda c: add_to_dw(dys[c], xs[c]),
-        },
-        ("x", xs),
-        ("dx", dxs),
-    )
-    tp.unfinished.append(rest)
+    gemms = {
+        "dx": lambda c: _multiply(dys[c], weight, dxs[c]),
+        "dw": lambda c: add_to_dw(dys[c], xs[c]),
+    }
+    tp.run(ops or default, gemms, ("x", xs), ("dx", dxs))
     return dx, dw
 
 
 def row_forward(tp, x, weight, ops=None):
-    """reduce-scatter(x @ W.T): x [rows, in / p], weight [out, in / p] -> y [rows / p, out], rest.
-
-    y is whole after `rest()`, as in `column_forward`.
-    """
+    """reduce-scatter(x @ W.T): x [rows, in / p], weight [out, in / p] -> y [rows / p, out]."""
     if not tp.overlap:
         [partial] = _gemms(tp, lambda: x @ weight.t())
-        return tp.reduce_scatter(partial), nothing
+        return tp.reduce_scatter(partial)
     rows = x.shape[0] // tp.size
     default, pieces = tp.schedule("row_forward", rows, weight)
     y = x.new_empty(rows, weight.shape[0])
     ys, xs = _gather_buffers(tp, y, pieces), _chunks(x, tp, pieces)
     gemm = {"y": lambda c: _multiply(xs[c], weight.t(), ys[c])}
-    return y, tp.run(ops or schedules.pausing(default), gemm, partial=("y", ys))
+    tp.run(ops or default, gemm, partial=("y", ys))
+    return y
 
 
 def row_backward(tp, dz, x, weight, ops=None):
@@ -318,34 +291,12 @@ def row_backward(tp, dz, x, weight, ops=None):
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
     dzs, add_to_dw = _gather_buffers(tp, dz, pieces), _summing(dw)
     xs, dxs = _chunks(x, tp, pieces), _chunks(dx, tp, pieces)
-    rest = tp.run(
-        ops or default,
-        {
-            "dx": lambda c: _multiply(dzs[c], weight, dxs[c]),
-            "dw": lambda c: add_to_dw(dzs[c], xs[c]),
-        },
-        ("dz", dzs),
-    )
-    tp.unfinished.append(rest)
+    gemms = {
+        "dx": lambda c: _multiply(dzs[c], weight, dxs[c]),
+        "dw": lambda c: add_to_dw(dzs[c], xs[c]),
+    }
+    tp.run(ops or default, gemms, ("dz", dzs))
     return dx, dw
-
-
-def completed(steps):
-    """The result of one generator, run without giving way."""
-    return in_turns([steps])[0]
-
-
-def in_turns(generators):
-    """The results of several generators, each going on where another gave way."""
-    results, running = [None] * len(generators), dict(enumerate(generators))
-    while running:
-        for number in list(running):
-            try:
-                next(running[number])
-            except StopIteration as end:
-                results[number] = end.value
-                del running[number]
-    return results
 
 
 class _Column(torch.autograd.Function):
@@ -360,7 +311,7 @@ class _Column(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy, _):
+    def backward(ctx, dy):
         x, weight = ctx.saved_tensors
         dy = dy.contiguous()
         dx, dw = column_backward(ctx.tp, dy, x.flatten(0, 1), weight)
@@ -379,7 +330,7 @@ class _Row(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dz, _):
+    def backward(ctx, dz):
         x, weight = ctx.saved_tensors
         dx, dw = row_backward(ctx.tp, dz.contiguous(), x.flatten(0, 1), weight)
         return dx.view_as(x), ctx.tp.deliver(ctx.weight, dw), None
@@ -423,17 +374,11 @@ class ColumnParallelLinear(nn.Module):
         size = self.tp.size if self.tp else 1
         return y.split([part // size for part in self.parts], dim=-1)
 
-    def steps(self, x):
-        """forward as a generator, which gives way once while its messages are in flight."""
+    def forward(self, x):
         if self.tp is None:
             return nn.functional.linear(x, self.weight, self.bias)
-        y, rest = _Column.apply(x.contiguous(), self.weight, self.bias, self.tp)
-        yield
-        rest()
+        y = _Column.apply(x.contiguous(), self.weight, self.bias, self.tp)
         return y.unflatten(0, (-1, x.shape[1]))
-
-    def forward(self, x):
-        return completed(self.steps(x))
 
 
 class RowParallelLinear(nn.Module):
@@ -455,8 +400,7 @@ class RowParallelLinear(nn.Module):
             return full
         return _share(full, self.tp, dim=1).contiguous()
 
-    def steps(self, x):
-        """forward as a generator, which gives way once while its messages are in flight."""
+    def forward(self, x):
         if self.tp is None:
             return nn.functional.linear(x, self.weight, self.bias)
         if x.shape[0] % self.tp.size:
@@ -464,11 +408,6 @@ class RowParallelLinear(nn.Module):
                 f"{x.shape[0]} positions cannot be split over {self.tp.size} ranks: "
                 f"choose a multiple of {self.tp.size}"
             )
-        y, rest = _Row.apply(x.contiguous(), self.weight, self.tp)
-        yield
-        rest()
+        y = _Row.apply(x.contiguous(), self.weight, self.tp)
         y = y.unflatten(0, (-1, x.shape[1]))
         return y if self.bias is None else y + self.bias
-
-    def forward(self, x):
-        return completed(self.steps(x))

@@ -23,7 +23,6 @@ from . import dtensor, figures, plan, trace
 from .config import ModelConfig
 from .load import Quiet, cores
 from .model import Transformer
-from .parallel_linear import completed
 from .train import make_batch, saved_bytes, train_step
 
 WARM_UP = 3
@@ -42,12 +41,11 @@ DESCRIPTIONS = {
 }
 
 
-# Ways to overlap, as (TensorParallel.overlap, default_plan, plans, batch_parts)
+# Ways to overlap, as (TensorParallel.overlap, default_plan, plans)
 WAYS = {
-    "sequential": (True, ("sequential", 1), {}, 1),
-    "1 piece": (True, ("overlap", 1), {}, 1),
-    "2 pieces": (True, ("overlap", 2), {}, 1),
-    "halves in turns": (True, ("overlap", 1), {}, 2),
+    "sequential": (True, ("sequential", 1), {}),
+    "1 piece": (True, ("overlap", 1), {}),
+    "2 pieces": (True, ("overlap", 2), {}),
 }
 
 
@@ -58,9 +56,9 @@ class Mode:
         self.name, self.config, self.tp = name, config, tp
         self.alone = name.startswith("no TP")
         self.settings = {
-            "plain": (False, ("overlap", 1), {}, 1),
+            "plain": (False, ("overlap", 1), {}),
             "sequential": WAYS["sequential"],
-            "compute only": (True, ("computation", 1), {}, 1),
+            "compute only": (True, ("computation", 1), {}),
         }.get(name, overlap)
         self.runs_here = not self.alone or tp.rank == 0
         self.threads = cores() if name == "no TP, all cores" else max(1, cores() // tp.size)
@@ -91,7 +89,7 @@ class Mode:
 
 
 def apply(tp, settings):
-    tp.overlap, tp.default_plan, tp.plans, tp.batch_parts = settings
+    tp.overlap, tp.default_plan, tp.plans = settings
 
 
 def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
@@ -150,7 +148,7 @@ def choose(tp, config, table, tokens, labels, repeats=5):
     Layers measured alone cannot decide it: the GEMMs that one leaves for later fill another's
     waits. "by layer" is what they would have decided.
     """
-    ways = WAYS | {"by layer": (True, ("overlap", 1), plan.plans(table), 1)}
+    ways = WAYS | {"by layer": (True, ("overlap", 1), plan.plans(table))}
     mode = Mode("overlap", config, tp)
     seconds = {name: [] for name in ways}
     for _ in range(1 + repeats):
@@ -303,7 +301,7 @@ def record_mlp(tp, config, modes, repeats=9):
 
 
 def forward_backward(module, x, gradient):
-    completed(module(x)).backward(gradient)
+    module(x).backward(gradient)
 
 
 def record_step(tp, modes, tokens, labels):

@@ -76,12 +76,6 @@ SCHEDULES = {
 }
 
 
-def pausing(ops):
-    """The same operations, with a ["later"] where a layer of `forward` would begin to wait."""
-    first = next((i for i, op in enumerate(ops) if op[0] == "wait"), len(ops))
-    return ops if first == len(ops) else [*ops[:first], ["later"], *ops[first:]]
-
-
 def sequential(ops):
     """The same operations with nothing overlapped: gather, then multiply, then reduce."""
     ops = [op for op in ops if op not in MARKS]
