@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import statistics
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -24,11 +23,15 @@ TINY = (
 )
 
 
-def profile(folder, *options):
+def run_profile(folder, *options):
     command = [sys.executable, "-m", "tensor_parallel_toy", "profile", *TINY.split(), *options]
-    ran = subprocess.run(
+    return subprocess.run(
         [*command, "--out", str(folder)], cwd=LAB, capture_output=True, text=True, timeout=110
     )
+
+
+def profile(folder, *options):
+    ran = run_profile(folder, *options)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -102,6 +105,15 @@ def test_a_simulated_link_says_so_and_slows_the_messages_down(tmp_path):
 
 
 @pytest.mark.torch
+def test_one_rank_is_told_that_there_is_nothing_to_profile(tmp_path):
+    ran = run_profile(tmp_path / "out", "--ranks", "1")
+    assert ran.returncode == 1
+    words = "rank 0: one rank has nobody to talk to: profile with 2 ranks or more"
+    assert ran.stderr.strip() == words
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.torch
 def test_overlap_is_chosen_only_where_it_pays():
     from tensor_parallel_toy.plan import decide
 
@@ -167,7 +179,7 @@ def test_recorded_runs_are_whole_and_say_what_we_say(folder):
     result = check_folder(folder)
     ranks, modes = result["ranks"], result["modes"]
     assert modes["overlap"]["sent_bytes"] == [message_bytes(result["config"], ranks)] * ranks
-    step = step_medians(modes)
+    step = {name: mode["median_step_s"] for name, mode in modes.items()}
     if folder.name.endswith("gbit"):  # loopback is a copy by the same cores: nothing to hide in
         assert step["overlap"] < 0.8 * step["sequential"]
         assert result["hidden_in_step"] > 0.25
@@ -176,23 +188,11 @@ def test_recorded_runs_are_whole_and_say_what_we_say(folder):
     assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
 
 
-def step_medians(modes, warm_up=3, limit=0.25):
-    """Seconds per mode: over the steps beside which other programs used at most a quarter of the
-    cores, if every mode has two of them; otherwise over all warm steps of every mode."""
-    warm = {
-        name: list(zip(mode["step_s"], mode["foreign_share"], strict=True))[warm_up:]
-        for name, mode in modes.items()
-    }
-    quiet = {name: [step for step in steps if step[1] <= limit] for name, steps in warm.items()}
-    kept = quiet if all(len(steps) >= 2 for steps in quiet.values()) else warm
-    return {name: statistics.median(seconds for seconds, _ in kept[name]) for name in kept}
-
-
 def table_row(folder):
     """One capture as a row of the README's table; times in ms, saved MiB per rank."""
     result = json.loads((folder / "profile.json").read_text())
     modes = result["modes"]
-    step = {name: 1e3 * seconds for name, seconds in step_medians(modes).items()}
+    step = {name: 1e3 * mode["median_step_s"] for name, mode in modes.items()}
     saved = [max(modes[name]["saved_bytes"]) / 2**20 for name in ("overlap", "DTensor")]
     peak = [max(modes[name]["peak_bytes"]) / 2**20 for name in ("overlap", "DTensor")]
     blocked = [1e3 * modes[name]["exposed_s"] for name in ("sequential", "overlap")]
@@ -204,7 +204,7 @@ def table_row(folder):
         result["chosen"],
         " / ".join(f"{step[name]:.0f}" for name in peers),
         " / ".join(f"{step['overlap'] / step[name]:.2f}" for name in peers),
-        f"{1e3 * max(min(modes['compute only']['step_s']), result['comm_alone_s']):.0f}",
+        f"{1e3 * result['bound_s']:.0f}",
         f"{blocked[0]:.0f} / {blocked[1]:.0f}",
         f"{result['hidden']:.2f} / {result['hidden_in_step']:.2f}",
         f"{saved[0]:.1f} / {saved[1]:.1f}",

@@ -94,6 +94,8 @@ def apply(tp, settings):
 
 def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     """Everything `python -m tensor_parallel_toy profile` does -> {"ok", "folder"}."""
+    if tp.size < 2:
+        raise ValueError("one rank has nobody to talk to: profile with 2 ranks or more")
     config = ModelConfig(**config)
     say = print if tp.rank == 0 else lambda *_, **__: None
     say(f"{tp.size} ranks, {dist.get_backend(tp.group)}, link {link_name(tp)}", flush=True)
