@@ -172,7 +172,7 @@ def test_the_ethernet_shares_are_latency(tools):
     for label, value, seconds in lines:
         model, gpu = label.split()
         payload = {"8B": 8192, "70B": 16384}[model]
-        assert seconds == pytest.approx(86.6e-6 + payload / 1.25e9)
+        assert seconds == pytest.approx(76.6e-6 + payload / 1.25e9)
         assert value == pytest.approx(by_hand(model, gpu, 2, seconds)), label
 
 

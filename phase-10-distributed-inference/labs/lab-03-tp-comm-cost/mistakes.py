@@ -290,16 +290,16 @@ def bus_bandwidth__algorithm_bandwidth(operation, num_ranks, payload_bytes, seco
 def one_shot_all_reduce_s__ring_bytes(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """one shot moves only a ring's bytes.
 
-    Every rank reads the whole buffer of each of its p-1 peers: that is the price of one barrier.
+    Every rank reads the whole buffer of each of its p-1 peers: that is the price of one round.
     Rejected by: test_one_shot_two_shot_and_min
     """
     return ring_all_reduce_s(num_ranks, payload_bytes, kernel_s, 0.0, busbw_bytes_per_s)
 
 
-def two_shot_all_reduce_s__one_barrier(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
+def two_shot_all_reduce_s__one_round(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """two shots cost one fixed part.
 
-    Nobody may gather before everybody has reduced: there is a second barrier.
+    Nobody may gather before everybody has reduced: there is a second round, and it is priced too.
     Rejected by: test_one_shot_two_shot_and_min
     """
     require(kernel_s=kernel_s)
