@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [546c52494a49]
+# lab-02 starter: write where NotImplementedError stands. [e33a9c3cdc47]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -261,7 +261,8 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     """What an engine reports for `kv_memory_bytes` of cache on its fullest rank.
 
     kv_memory_bytes and bytes_per_token: of one rank. block_size, max_model_len: tokens.
-    Returns {"blocks", "tokens", "max_concurrency"}. A block is never shared between requests, so:
+    Returns {"blocks", "tokens", "max_concurrency"}. A request takes whole blocks, none of them
+    shared with another (prefix caching is not counted), so:
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
     0.9.1 to 0.20.0     the same tokens, concurrency = blocks / (whole blocks of one request);
     from 0.20.1         that concurrency, and tokens = int(concurrency x max_model_len).

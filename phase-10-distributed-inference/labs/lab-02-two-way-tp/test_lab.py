@@ -212,7 +212,7 @@ def test_kv_bytes_of_one_token(lab):
 @pytest.mark.points(5)
 def test_capacity_as_each_version_counts_it(lab):
     """Blocks, tokens and concurrency, as each version counts them."""
-    idea = "a block belongs to one request: from 0.9.1 a request takes whole blocks"
+    idea = "from 0.9.1 on a request takes whole blocks, its own"
     for memory, per_token, block, longest, version, expected in [
         (10_000_000, 1000, 16, 1000, "0.6.3", (625, 10_000, 10.0)),
         (10_000_000, 1000, 16, 1000, "0.9.0.1", (625, 10_000, 10.0)),
