@@ -79,7 +79,7 @@ def token_path():
         ("o_proj", "row-parallel: a partial sum", "all-reduce"),
         ("gate_up_proj", "column-parallel: this rank's half", None),
         ("down_proj", "row-parallel: a partial sum", "all-reduce"),
-        ("lm_head", "its rows of the vocabulary", "gather"),
+        ("lm_head", "its rows of the vocabulary", "all-gather"),
         ("sampler", "one rank answers the engine", None),
     )
     d = Drawing(720, 52 + len(steps) * 42)
@@ -116,7 +116,7 @@ def token_path():
         "all-reduce. In every layer they run their own heads and meet in an all-reduce after "
         "o_proj, run "
         "their half of the MLP and meet in an all-reduce after down_proj. The logits are "
-        "gathered, and one "
-        "rank answers."
+        "all-gathered, and "
+        "one rank answers."
     )
     return d.figure(alt, "Green bars are the only places where the ranks meet.", min_width=600)
