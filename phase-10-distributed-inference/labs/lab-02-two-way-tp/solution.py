@@ -298,7 +298,8 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
     0.9.1 to 0.20.0     the same tokens, concurrency = blocks / (whole blocks of one request);
     from 0.20.1         that concurrency, and tokens = int(concurrency x max_model_len).
-    version: "major.minor[.patch...]". ValueError when a size is not positive.
+    version: "major.minor[.patch...]". ValueError when a size is not positive; kv_memory_bytes may
+    also be 0.
     """
     # BEGIN SOLUTION (task 5)
     for name, value in [("bytes_per_token", bytes_per_token), ("block_size", block_size)]:

@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [e33a9c3cdc47]
+# lab-02 starter: write where NotImplementedError stands. [d7da7d2d16b5]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -266,7 +266,8 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
     0.9.1 to 0.20.0     the same tokens, concurrency = blocks / (whole blocks of one request);
     from 0.20.1         that concurrency, and tokens = int(concurrency x max_model_len).
-    version: "major.minor[.patch...]". ValueError when a size is not positive.
+    version: "major.minor[.patch...]". ValueError when a size is not positive; kv_memory_bytes may
+    also be 0.
     """
     raise NotImplementedError(
         "lab-02 · kv_capacity is yours to write (about 13 lines). "

@@ -222,12 +222,21 @@ def test_capacity_as_each_version_counts_it(lab):
         (10_000_000, 1000, 16, 1000, "0.32.0", (625, 9920, 625 / 63)),
         (9_999_999, 1000, 16, 1000, "0.6.3", (624, 9984, 9.984)),
         (8 * MIB, 4096, 128, 64, "0.32.0", (16, 1024, 16.0)),
+        (3000, 1000, 1, 1, "0.32.0", (3, 3, 3.0)),
+        (0, 1000, 16, 64, "0.32.0", (0, 0, 0.0)),
     ]:
         call = f"kv_capacity({memory}, {per_token}, {block}, {longest}, '{version}')"
         actual = lab.kv_capacity(memory, per_token, block, longest, version)
         wanted = dict(zip(("blocks", "tokens", "max_concurrency"), expected, strict=True))
         expect_equal(actual, wanted, call=call, idea=idea)
-    for sizes in [(1000, 0, 16, 64), (1000, -8, 16, 64), (1000, 8, 0, 64), (1000, 8, 16, 0)]:
+    for sizes in [
+        (1000, 0, 16, 64),
+        (1000, -8, 16, 64),
+        (1000, 8, 0, 64),
+        (1000, 8, 16, 0),
+        (1000, 8, 16, -1),
+        (-1, 8, 16, 64),
+    ]:
         expect_error(
             ValueError,
             lambda s=sizes: lab.kv_capacity(*s),
@@ -312,6 +321,7 @@ def test_a_log_tells_which_split_was_applied(lab):
         (7.4829, 2, 2, (2, 1, 0)),
         (14.9595, 2, 1, (1, 1, 0)),
         (7.4797, 2, 2, (1, 2, 0)),
+        (14.9595, 2, 2, (1, 1, 0)),
         (4.1, 2, 1, None),
         (1.3e9, 2, 1, None),
     ]:
@@ -329,7 +339,7 @@ def test_a_log_tells_which_split_was_applied(lab):
         ]
         residual = min((round(reported * GIB - total) for total in stages), key=abs)
         expect_equal(found["residual_bytes"], residual, call=f"{call}['residual_bytes']")
-    pairs = [(7.4829 * 1.045, (2, 1)), (7.4829 * 1.07, None)]
+    pairs = [(7.4829 * 1.045, (2, 1)), (7.4829 * 1.07, None), (7.4797, (2, 1))]
     for reported, applied in pairs:
         found = lab.which_split(model, reported, 2)
         expect_equal(
@@ -435,6 +445,13 @@ def test_two_replicas_or_one_engine(lab):
                 idea=ideas[option] if holds else "what does not fit makes no tokens",
             )
         expect_equal(answer["choice"], choice, call=f"{call}['choice']")
+    sizes = (model, 40 * GIB, 2e12, 20e-6, 1024, 32)
+    expect_equal(
+        lab.replicas_or_tp(*sizes),
+        lab.replicas_or_tp(*sizes, slowdowns=(1.0, 1.0)),
+        call="replicas_or_tp(llama-3-8b, ...) without slowdowns",
+        idea="unless told otherwise, both GPUs read at full speed",
+    )
     single = lab.model_shape(tiny(num_key_value_heads=1))
     memory = lab.rank_weights(single, 1)["total_bytes"] + 10 * 1000 * 96
     answer = lab.replicas_or_tp(single, memory, 2e12, 20e-6, 1000, 20)
@@ -513,6 +530,13 @@ def test_recorded_treatments_and_collectives(lab):
     check_treatment(lab, [48], [[24], [24]], "rows")
     check_treatment(lab, [512, 256], [[300, 256], [212, 256]], "rows")
     check_treatment(lab, [4, 96, 160], [[4, 96, 80]] * 2, "columns")
+    check_treatment(lab, [100, 256], [[128, 256]], "rows, part copied")
+    expect_error(
+        ValueError,
+        lambda: lab.treatment([256, 256], [[256, 192], [256, 192]]),
+        call="treatment([256, 256], [[256, 192], [256, 192]])",
+        idea="2 x 192 columns are more than 256: only rows are copied or padded",
+    )
     expect_error(
         ValueError,
         lambda: lab.treatment([512, 256], [[128, 256], [128, 256]]),
