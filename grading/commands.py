@@ -29,10 +29,15 @@ from grading.limits import MIB, Limits
 from grading.reader import Submission, SubmissionsError, read_one, read_submissions
 from grading.run import grade_locally, record_of
 from grading.run import run as run_jobs
-from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, inspect_machine
+from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, check_private, inspect_machine
 from grading.station import Station
 from grading.text import clean
+from labkit.loading import ROOT
 
+RESULTS = {  # an option of `one`: the schema of what it writes, and how that is made
+    "results": ("gradescope", gradescope_results),
+    "classroom": ("classroom", classroom_result),
+}
 COLORS = {"passed": "green", "todo": "yellow", "waits": "yellow", "not_run": "cyan"}
 
 
@@ -91,14 +96,19 @@ def _lab(name) -> str:
 
 
 def _check_machine(options):
-    machine = inspect_machine()
-    whole = {"namespaces", "seccomp"} <= set(machine.layers)
-    if not whole and not options.allow_weak_sandbox:
-        reasons = "; ".join(f"{layer}: {why}" for layer, why in machine.missing.items())
-        raise UserError(
-            f"this machine cannot isolate a submission ({reasons}). `python -m grading doctor` "
-            "says more; --allow-weak-sandbox grades anyway and marks every record"
-        )
+    refusal = inspect_machine().refusal
+    if refusal and not options.allow_weak_sandbox:
+        raise UserError(refusal)
+
+
+def _check_private(options):
+    """Nothing that is kept from submissions may lie where they can read."""
+    named = {name: vars(options).get(name) for name in ("submissions", "file")}
+    named |= {f"--{name}": vars(options).get(name) for name in ("secret", "out", *RESULTS)}
+    try:
+        check_private({"the course": ROOT} | {what: path for what, path in named.items() if path})
+    except SandboxError as error:
+        raise UserError(str(error)) from None
 
 
 # --- run ------------------------------------------------------------------------------------------
@@ -107,6 +117,7 @@ def _check_machine(options):
 def run(options) -> int:
     console = _console()
     limits, secret = _limits(options), _secret(options)
+    _check_private(options)
     labs = labs_by_prefix()
     only = _lab(options.lab) if options.lab else None
     if options.jobs is not None and options.jobs < 1:
@@ -265,6 +276,7 @@ def one(options) -> int:
     console = _console(options)
     limits, secret = _limits(options), _secret(options)
     lab = _lab(options.lab)
+    _check_private(options)
     _check_machine(options)
     if not Path(options.file).exists() and not Path(options.file).is_symlink():
         raise UserError(f"{options.file} does not exist")
@@ -276,11 +288,8 @@ def one(options) -> int:
         raise UserError(f"the grader itself failed, so there is no score: {result['problem']}")
     record = {"student": "student", "lab": lab} | record_of(submission, result, limits)
     _show_record(console, record)
-    for path, schema, make in (
-        (options.results, "gradescope", gradescope_results),
-        (options.classroom, "classroom", classroom_result),
-    ):
-        if path:
+    for name, (schema, make) in RESULTS.items():
+        if path := vars(options)[name]:
             try:
                 Path(path).write_text(to_json(schema, make(record)))
             except OSError as error:
@@ -411,6 +420,7 @@ def doctor(options) -> int:
     from grading.probe import probe
 
     console = _console(options)
+    _check_private(options)
     machine = inspect_machine()
     console.print(
         ", ".join(f"{name} {value}" for name, value in environment().items()), style="dim"

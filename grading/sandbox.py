@@ -21,6 +21,7 @@ import numpy
 
 from grading.inside import kernel
 from grading.limits import MIB, Limits
+from labkit.loading import ROOT
 
 INSIDE = Path(__file__).parent / "inside"
 NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
@@ -50,6 +51,17 @@ class Machine:
         found = ["namespaces"] if self.bwrap and self.namespaces else []
         found += ["seccomp"] if self.seccomp else []
         return found + (["landlock"] if self.landlock_abi else [])
+
+    @property
+    def refusal(self):
+        """Why submissions cannot be isolated here, in one sentence; "" if they can."""
+        if {"namespaces", "seccomp"} <= set(self.layers):
+            return ""
+        reasons = "; ".join(f"{layer}: {why}" for layer, why in self.missing.items())
+        return (
+            f"this machine cannot isolate a submission ({reasons}). `python -m grading doctor` "
+            "says more; --allow-weak-sandbox grades anyway and marks every record"
+        )
 
 
 def inspect_machine() -> Machine:
@@ -96,6 +108,18 @@ def _readable():
     return Path(sys.base_prefix).resolve(), packages
 
 
+def check_private(places: dict):
+    """SandboxError if a worker could read one of `places`, which are paths by what they are."""
+    prefix, packages = _readable()
+    for what, place in places.items():
+        for folder in ("/usr", "/bin", "/lib", "/lib64", prefix, *packages, INSIDE):
+            if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder)):
+                raise SandboxError(
+                    f"{what} {place} lies in {folder}, which every submission may read, as it "
+                    "holds the system or the Python that runs it; move it elsewhere, such as /srv"
+                )
+
+
 def _open_to_all(prefix, packages):
     folders = [prefix, *packages]  # `inside` is loaded before the worker changes its user
     return all(
@@ -110,12 +134,9 @@ class Cell:
         self.limits, self.machine = limits, machine
         self.weak = weak
         self.isolated = "namespaces" in machine.layers
-        if not weak and not (self.isolated and "seccomp" in machine.layers):
-            reasons = "; ".join(f"{layer}: {why}" for layer, why in machine.missing.items())
-            raise SandboxError(
-                f"this machine cannot isolate a submission ({reasons}). `python -m grading doctor` "
-                "says more; --allow-weak-sandbox grades anyway and marks every record"
-            )
+        if machine.refusal and not weak:
+            raise SandboxError(machine.refusal)
+        check_private({"the course": ROOT})
         # a user of its own can only be given what everybody may read
         mapped = machine.root and (self.isolated or _open_to_all(*_readable()))
         self.cpu = sorted(os.sched_getaffinity(0))[number % len(os.sched_getaffinity(0))]

@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from grading.__main__ import main
 from grading.course import labs_by_prefix
+from grading.limits import Limits
+from grading.sandbox import Cell, SandboxError, check_private, inspect_machine
 from labkit.loading import ROOT
 from tests.test_grading_corpus import isolation
 
@@ -163,3 +166,58 @@ def test_a_weak_sandbox_is_stamped(tmp_path):
     assert [record["score"] for record in records] == [100, 0]
     for record in records:
         assert record["integrity"] == "weak" and "bubblewrap" in record["missing"]
+
+
+# --- what a submission must not read --------------------------------------------------------------
+
+
+def test_a_course_that_every_submission_could_read_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "base_prefix", str(ROOT.parent))  # as `--prefix=$HOME` makes it
+    file = str(LAB.file("solution"))
+    one, run, weak = ["one", file, "--lab", "01"], ["run", file], "--allow-weak-sandbox"
+    for command in (one, [*one, weak], run, [*run, weak], ["doctor"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert f"grading: the course {ROOT} lies in {ROOT.parent}" in said
+        assert "move it elsewhere" in said and said.count("\n") == 1
+    with pytest.raises(SandboxError, match="the course"):  # a worker of a cluster
+        Cell(Limits(), inspect_machine(), weak=True)
+
+
+@pytest.mark.parametrize("option", ["--secret", "--out", "submissions", "--results", "file"])
+def test_what_is_kept_from_submissions_may_not_lie_where_they_read(
+    option, tmp_path, monkeypatch, capsys
+):
+    python, elsewhere = tmp_path / "python", tmp_path / "elsewhere"
+    for folder in (python / "lib", elsewhere):
+        folder.mkdir(parents=True)
+        (folder / "x").write_bytes(bytes(16))
+    (tmp_path / "link").symlink_to(python)
+    monkeypatch.setattr(sys, "base_prefix", str(python))
+    inside, outside = str(tmp_path / "link/lib/x"), str(elsewhere / "x")
+    if option in ("--results", "file"):
+        places = {"file": outside, "--results": outside} | {option: inside}
+        command = ["one", places.pop("file"), "--lab", "01"]
+    else:
+        places = {"submissions": outside, "--out": outside, "--secret": outside} | {option: inside}
+        command = ["run", places.pop("submissions")]
+    assert main([*command, *(word for pair in places.items() for word in pair)]) == 2
+    assert f"grading: {option} {inside} lies in {python}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "place", ["/usr/src/app", "/usr/local/course", "/lib/course", "/usr/share/../src/app"]
+)
+def test_the_systems_folders_are_no_place_for_a_course(place):
+    with pytest.raises(SandboxError, match="lies in /(usr|lib), which every submission may read"):
+        check_private({"the course": place})
+
+
+def test_usual_places_for_a_course_are_accepted(monkeypatch):
+    places = ["/home/x/course", "/srv/course", "/opt/course", "/root/course", "/autograder/course"]
+    places += ["/home/runner/work/course/course", "/builds/group/course", "/workspaces/course"]
+    for prefix in ("/usr", "/usr/local", "/opt/hostedtoolcache/Python/3.12.4/x64", "/opt/python3"):
+        monkeypatch.setattr(sys, "base_prefix", prefix)
+        check_private({place: place for place in places})
+    monkeypatch.setattr(sys, "base_prefix", "/home/x/course/.python/3.12")  # inside the course
+    check_private({"the course": "/home/x/course", "--secret": "/home/x/course/secret"})
