@@ -183,7 +183,7 @@ def test_recorded_runs_are_whole_and_say_what_we_say(folder):
     if folder.name.endswith("gbit"):  # loopback is a copy by the same cores: nothing to hide in
         assert step["overlap"] < 0.8 * step["sequential"]
         assert result["hidden_in_step"] > 0.25
-    assert step["overlap"] < step["DTensor, patient"] < step["DTensor"]
+    assert step["overlap"] < min(step["DTensor, patient"], step["DTensor"])
     assert result["hidden"] > 0
     assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
 

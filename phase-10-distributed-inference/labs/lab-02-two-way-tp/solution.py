@@ -111,7 +111,8 @@ def parameters(model):
     found = []
 
     def add(name, shape, split, where, bias=False):
-        found.append({"name": name + ".weight", "shape": shape, "split": split, "where": where})
+        weight = {"name": name + ".weight", "shape": list(shape), "split": split, "where": where}
+        found.append(weight)
         if bias:  # a bias follows the rows; that of a "columns" layer is added once, after the sum
             kept = "whole" if split == "columns" else split
             rows = {"name": name + ".bias", "shape": shape[:1], "split": kept, "where": where}
@@ -429,8 +430,8 @@ def read_sentence(sentence):
         max_concurrency
     "Available KV cache memory: 8.22 GiB", "... reserved for KV Cache is 8.69GiB.",
     "... kv_cache_size=34.96GiB, ..."  -> kv_memory_gib; it may be negative
-    Integers are ints (without their commas), the rest floats. A number cut off before its unit is
-    not a number that was said.
+    Integers are ints (without their commas), the rest floats. A number cut off before its unit, or
+    an integer right before a point ("# GPU blocks: 12."), is not a number that was said.
     """
     # BEGIN SOLUTION (task 6)
     count, decimal = r"(\d[\d,]{0,19})(?![\d.])", r"(\d{1,9}(?:\.(\d{1,9}))?)"
@@ -692,7 +693,8 @@ def which_split(model, weights_gib, tp_size, pp_size=1):
     pp_size each as asked, or 1), with every stage of each. The one whose `rank_weights` total comes
     nearest wins, the one asked for when two tie, provided it is within 5 %: splits differ by much
     more, buffers by less.
-    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (reported minus expected), or None.
+    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (an int, reported minus expected),
+    or None.
     """
     # BEGIN SOLUTION (task 7)
     reported, best = weights_gib * GIB, None
@@ -934,7 +936,8 @@ def check_split(model, tp_size):
 
     Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width; the message names
     every one that fails, as `num_heads=7`, `num_kv_heads=3`, `intermediate_size=1023`, then
-    `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert.
+    `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert. A tp_size below
+    1 is refused as well.
     """
     # BEGIN SOLUTION (task 9)
     if tp_size < 1:

@@ -86,9 +86,15 @@ def test_each_parameter_is_split_its_own_way(lab):
         ("rows", [4, 320, 96], 2, [4, 160, 96], "every rank holds a slice of every expert"),
         ("columns", [4, 96, 160], 2, [4, 96, 80], "every rank holds a slice of every expert"),
     ]:
-        parameter = {"name": "x.weight", "shape": shape, "split": split, "where": 0}
+        parameter = {"name": "x.weight", "shape": list(shape), "split": split, "where": 0}
         call = f"rank_shape({split} {shape}, model, tp_size={tp_size})"
         expect_equal(lab.rank_shape(parameter, model, tp_size), expected, call=call, idea=idea)
+        expect_equal(
+            parameter["shape"],
+            shape,
+            call=f"parameter['shape'] after {call}",
+            idea="the parameter that was given stays as it was: return a new list",
+        )
     alone = lab.model_shape(tiny(num_key_value_heads=1))
     parameter = {"name": "qkv.weight", "shape": [112, 96], "split": "heads", "where": 0}
     expect_equal(
@@ -494,12 +500,12 @@ def test_an_impossible_split_is_refused_in_one_sentence(lab):
         expect_error(
             ValueError,
             lambda m=model, t=tp_size: lab.check_split(m, t),
-            call=f"check_split({changes}, tp_size={tp_size})",
+            call=f"check_split(tiny Llama with {changes or 'no changes'}, tp_size={tp_size})",
             mentions=mentions,
         )
     for changes, tp_size in [({}, 1), ({}, 2), ({}, 4), ({"num_key_value_heads": 1}, 4)]:
         model = lab.model_shape(tiny() | changes)
-        call = f"check_split({changes}, tp_size={tp_size})"
+        call = f"check_split(tiny Llama with {changes or 'no changes'}, tp_size={tp_size})"
         try:
             allowed = lab.check_split(model, tp_size)
         except ValueError as error:
@@ -656,9 +662,24 @@ def expect_overlap(lab, name, problem):
             assert run["makespan"] <= bound and max(run["exposed"]) <= wait, (
                 f"{call}: right, but with a GEMM of {gemm} and a transfer of {comm} per chunk it "
                 f"takes {run['makespan']}, {max(run['exposed'])} of it waiting; a pipeline takes "
-                f"{bound}, {wait} of it waiting. Look again at: what could be on the wire already "
-                "while this GEMM runs."
+                f"{bound}, {wait} of it waiting. Look again at: {what_delays(schedules)}."
             )
+
+
+def what_delays(schedules):
+    """The habit that a right, slow schedule lacks."""
+    receivers = [next((op[3] for op in ops if op[0] == "send"), None) for ops in schedules]
+    own_first = any(
+        ops[i][0] == "gemm" and ops[i][2] == rank and any(op[0] == "send" for op in ops[i:])
+        for rank, ops in enumerate(schedules)
+        for i in [next(i for i, op in enumerate(ops) if op[0] in ("gemm", "send"))]
+    )
+    if len(schedules) > 2 and len(set(receivers)) < len(receivers):
+        crowded = max(set(receivers), key=receivers.count)
+        return f"which rank everybody talks to first: rank {crowded} takes one message at a time"
+    if own_first:
+        return "what others wait for; each rank multiplies its own chunk first, and sends later"
+    return "what could be on the wire already while this GEMM runs"
 
 
 @pytest.mark.points(12)

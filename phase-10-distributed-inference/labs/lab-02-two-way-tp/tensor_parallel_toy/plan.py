@@ -135,7 +135,7 @@ def decide(times):
     gain = 1 - times[best] / sequential
     if gain >= MINIMUM_GAIN:
         reason = (
-            f"{best}: {gain:.0%} less time than sequential; it hides {hidden:.0%} of "
+            f"{best}: {gain:.0%} less time than sequential; it hides {min(hidden, 1):.0%} of "
             f"{1e3 * comm:.1f} ms behind {1e3 * gemm:.1f} ms of GEMM"
         )
         return {"plan": list(VARIANTS[best]), "reason": reason, "hidden": hidden}
