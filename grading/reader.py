@@ -38,7 +38,7 @@ _MOODLE = re.compile(
 _GRADESCOPE = re.compile(r"submission_\d+")
 _WRAPPER = re.compile(r"(?i)(assignment_\d+_export|.*-submissions|submissions?)")
 _STARTER = re.compile(
-    r"(?i)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d))?(?:[-_ ]?\(?(?P<version>\d)\)?)?\.py"
+    r"(?i)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d))?(?:[-_ ]?\(?(?P<version>\d{1,3})\)?)?\.py"
 )
 _LAB = re.compile(r"(?i)(?:^|[^a-z0-9])lab[-_ ]?0?(\d{1,2})(?!\d)")
 
@@ -84,17 +84,13 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
     """Every submission under `place` for the labs ("lab-01", ...); `only` names a single lab."""
     place = Path(place)
     found = Found()
-    if place.is_dir():
-        entries = list(_walk(place, found))
-    elif place.is_file():
-        data_or_why = _zip_entries(lambda: open(place, "rb"), (), found)
-        if data_or_why is None:
-            raise SubmissionsError(f"{place} is neither a folder nor a zip file")
-        entries = data_or_why
-    else:
-        raise SubmissionsError(f"{place} does not exist")
+    try:
+        entries = _entries(place, found)
+    except OSError as error:
+        raise SubmissionsError(f"{place} cannot be read: {error.strerror}") from None
     if len(entries) > MAX_ENTRIES:
         raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
+    entries = _without_strays(entries, found)
     outside = entries
     entries = _without_wrapper(entries)
     dropped = len(outside[0].path) - len(entries[0].path) if entries else 0
@@ -179,6 +175,18 @@ def read_one(path, max_bytes=4 << 20) -> tuple[bytes | None, str]:
 # --- files ----------------------------------------------------------------------------------------
 
 
+def _entries(place, found):
+    if place.is_dir():
+        return list(_walk(place, found))
+    if not place.is_file():
+        raise SubmissionsError(f"{place} does not exist")
+    with open(place, "rb"):  # below, what cannot be opened is no zip file
+        entries = _zip_entries(lambda: open(place, "rb"), (), found)
+    if entries is None:
+        raise SubmissionsError(f"{place} is neither a folder nor a zip file")
+    return entries
+
+
 def _walk(root, found):
     """The files below root that may be submissions, and of every folder one that says whose it is.
 
@@ -187,7 +195,8 @@ def _walk(root, found):
     """
     pending, looked_at, shown, over = deque([()]), Counter(), set(), set()
     with os.scandir(root) as top:
-        depth = 1 + (sum(1 for _ in islice(top, 2)) == 1)  # a single folder is around everybody's
+        theirs = (item for item in top if not _stray(item.name, item.is_dir(follow_symlinks=False)))
+        depth = 1 + (sum(1 for _ in islice(theirs, 2)) == 1)  # a single one is around everybody's
     while pending:
         parts = pending.popleft()
         whose, everybodys = parts[:depth], len(parts) < depth
@@ -393,6 +402,30 @@ def _open_inner_zips(entries, found, spent, owners):
 
 
 # --- whose is it ----------------------------------------------------------------------------------
+
+
+def _stray(name, folder):
+    """Whether something at the top, such as .DS_Store or roster.csv, is nobody's hand-in."""
+    return name in _SKIPPED or name.startswith(".") if folder else not _may_matter(name)
+
+
+def _without_strays(entries, found):
+    """Without what lies beside a single folder, which may be around everybody's."""
+    kept = [entry for entry in entries if not _stray(entry.path[0], len(entry.path) > 1)]
+    tops = {entry.path[0] for entry in kept}
+    if len(tops) != 1 or any(len(entry.path) < 2 for entry in kept):
+        return entries
+    found.folders = [path for path in found.folders if path[0] in tops]
+    found.too_much = [(path, why) for path, why in found.too_much if path[0] in tops]
+    beside = {
+        entry.path[0]
+        for entry in entries
+        if entry.path[0] not in tops
+        and (not entry.path[0].startswith(".") or _may_matter(entry.path[-1]))
+    }
+    why = "neither a student's folder nor a starter.py"
+    found.ignored += [(clean(name), why) for name in sorted(beside)]
+    return kept
 
 
 def _without_wrapper(entries):

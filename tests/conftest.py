@@ -1,9 +1,11 @@
 """A copy of the course in a temporary folder, to break on purpose."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +75,31 @@ class Course:
         if impl is not None:
             environment["LAB_IMPL"] = impl
         return self.run("-m", "pytest", *arguments, cwd=cwd, **environment)
+
+
+@pytest.fixture
+def open_folder():
+    """A temporary folder that others may enter; pytest's own are closed to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def nobody():
+    """`with nobody():` is done by a user whom permissions bind, also if root runs the tests."""
+
+    @contextlib.contextmanager
+    def bound():
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(user)
+
+    return bound
 
 
 @pytest.fixture

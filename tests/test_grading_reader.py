@@ -68,6 +68,14 @@ def test_canvas_takes_the_latest_hand_in(tmp_path):
     assert any("399_starter-01-2.py is graded instead" in why for _, why in found.ignored)
 
 
+def test_canvas_counts_attempts_past_nine(tmp_path):
+    attempts = {n: f"doejane_12_{300 + n}_starter-01-{n}.py" for n in (9, 10, 112)}
+    for n, name in attempts.items():
+        write(tmp_path, name, data=f"x = {n}\n".encode())
+        _, by = found_in(tmp_path)
+        assert by["doejane (12)", "lab-01"].source == f"x = {n}\n".encode()
+
+
 def test_moodle_folders_and_an_inner_zip(tmp_path):
     write(tmp_path, "Jane Doe_77_assignsubmission_file_/starter-01.py")
     (tmp_path / "Bo Poe_78_assignsubmission_file_").mkdir()
@@ -131,6 +139,39 @@ def test_one_folder_around_everything_is_no_student(tmp_path):
     write(tmp_path, "homework/ada/lab-01/starter.py", "homework/bo/lab-01/starter.py")
     _, by = found_in(tmp_path)
     assert set(by) == {("ada", "lab-01"), ("bo", "lab-01")}
+
+
+@pytest.mark.parametrize("wrapper", ["homework", "submissions", "labs-submissions/labs-"])
+@pytest.mark.parametrize("shape", ["folder", "zip"])
+def test_what_lies_beside_the_folder_around_everything_is_nobodys(tmp_path, wrapper, shape):
+    root = tmp_path / "in"
+    around = wrapper if wrapper.endswith("-") else f"{wrapper}/"
+    write(root, f"{around}ada/lab-01/starter.py", f"{around}bo/lab-01/starter.py")
+    write(root, ".DS_Store", "roster.csv", ".vscode/folder/settings.json", "__MACOSX/._in")
+    write(root, f"{around}cy/notes.txt", ".old/dan/lab-01/starter.py")
+    if shape == "zip":
+        files = [path for path in root.rglob("*") if path.is_file()]
+        members = {str(path.relative_to(root)): path.read_bytes() for path in files}
+        root = zipped(tmp_path / "all.zip", members)
+    found, by = found_in(root)
+    assert set(by) == {("ada", "lab-01"), ("bo", "lab-01")}
+    why = "neither a student's folder nor a starter.py"
+    assert found.ignored == [
+        ("cy", "no starter.py or starter-NN.py; there is notes.txt"),
+        (".old", why),
+        ("roster.csv", why),
+    ]
+
+
+def test_the_budget_is_each_students_also_beside_a_stray_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 50)
+    for name in ("ada", "bo", "cy"):
+        write(tmp_path, *(f"homework/{name}/{n}.txt" for n in range(30)), ".DS_Store")
+        write(tmp_path, f"homework/{name}/lab-01/starter.py")
+    (tmp_path / "homework/dan").mkdir()
+    found, by = found_in(tmp_path)
+    assert {student for student, _ in by} == {"ada", "bo", "cy"}
+    assert found.ignored == [("dan", "no starter.py or starter-NN.py in it")]
 
 
 def test_a_zip_of_everything_is_read_in_place(tmp_path):
@@ -291,6 +332,20 @@ def test_inner_zips_are_not_held_in_memory(tmp_path):
     tracemalloc.stop()
     assert len(by) == 6 and all(submission.source == CODE for submission in by.values())
     assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("name", ["class", "class.zip", "class/within"])
+def test_what_may_not_be_read_is_one_sentence(name, open_folder, nobody):
+    write(open_folder, "class/within/ada/starter-01.py")
+    zipped(open_folder / "class.zip", {"ada/starter-01.py": CODE})
+    os.chmod(open_folder / "class.zip", 0)
+    os.chmod(open_folder / "class", 0)
+    try:
+        with nobody(), pytest.raises(SubmissionsError) as raised:
+            read_submissions(open_folder / name, LABS)
+    finally:
+        os.chmod(open_folder / "class", 0o755)
+    assert str(raised.value) == f"{open_folder / name} cannot be read: Permission denied"
 
 
 def test_one_file(tmp_path):
