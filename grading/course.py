@@ -20,10 +20,11 @@ def labs_by_prefix() -> dict[str, Lab]:
 
 @cache
 def tests_digest(lab: Lab) -> str:
-    """The hash of the lab's tests, its data, collectives.py and labkit."""
+    """The hash of the lab's tests, all that they may execute or read, collectives.py and labkit."""
     digest = hashlib.sha256()
-    own = [path for path in lab.path.rglob("*") if path.suffix in (".json", ".jsonl", ".txt")]
-    own += [lab.file(name) for name in ("test_lab", "solution", "mistakes")]
+    suffixes = (".py", ".json", ".jsonl", ".txt", ".log")
+    own = [path for path in lab.path.rglob("*") if path.suffix in suffixes]
+    own = [path for path in own if path != lab.file("starter")]
     shared = [lab.path.parent / "collectives.py", *(ROOT / "labkit").glob("*.py")]
     for path in sorted(path for path in own + shared if path.is_file()):
         data = path.read_bytes()
