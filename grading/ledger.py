@@ -4,6 +4,7 @@ A record's key is a hash of everything its result depends on, so a second run sk
 and a changed test, file, environment or limit is graded anew. Exports are pure functions of this.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -82,6 +83,11 @@ class Ledger:
         self.close()
 
     def close(self):
+        if self._lock is not None:
+            # Who may only read the folder cannot read a WAL; one who is reading now keeps it.
+            with contextlib.suppress(sqlite3.Error):
+                self.db.execute("PRAGMA busy_timeout=0")
+                self.db.execute("PRAGMA journal_mode=DELETE")
         self.db.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -116,7 +122,7 @@ class Ledger:
     def keys(self) -> set[str]:
         return {key for (key,) in self.db.execute("SELECT key FROM records")}
 
-    def records(self, student=None) -> list[dict]:
+    def records(self) -> list[dict]:
         """The graded records of the roster: student, lab, place, key and the result's fields."""
         rows = self.db.execute(
             "SELECT r.student, r.lab, r.place, r.key, g.record FROM roster r "
@@ -125,7 +131,6 @@ class Ledger:
         return [
             {"student": name, "lab": lab, "place": place, "key": key} | json.loads(text)
             for name, lab, place, key, text in rows
-            if student is None or name == student
         ]
 
     def waiting(self) -> list[tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from grading import course
 from grading.course import labs_by_prefix
 from grading.ledger import Ledger, LedgerError, key_of
-from labkit.loading import ROOT
+from labkit.loading import ROOT, Lab
 from tests.hostile.corpus import read_cases
 from tests.test_grading_corpus import isolation
 
@@ -173,6 +175,48 @@ def test_the_key_changes_with_everything_the_result_depends_on():
         assert key_of(**parts | {name: "other"}) != key
     # where one part ends and the next begins is part of the key
     assert key_of(a="xy", b="z") != key_of(a="x", b="yz")
+
+
+def test_the_digest_changes_with_all_that_the_tests_read_or_execute(tmp_path, monkeypatch):
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    monkeypatch.setattr(course, "tests_digest", course.tests_digest.__wrapped__)
+    original = labs_by_prefix()["lab-02"]
+    lab = Lab(tmp_path / "labs" / original.name)
+    shutil.copytree(original.path, lab.path)
+    digest = course.tests_digest(lab)
+    toy = "tensor_parallel_toy/stream_machine.py"
+    data = ("captures/tp2/rank-0.log", "captures/tp2/report.json", "configs/llama-3-8b.json")
+    for name in ("test_lab.py", "mistakes.py", "two_way.py", "live_engine.py", toy, *data):
+        before = (lab.path / name).read_bytes()
+        (lab.path / name).write_bytes(before + b"\n")
+        assert course.tests_digest(lab) != digest, name
+        (lab.path / name).write_bytes(before)
+    for name in ("starter.py", "__pycache__/test_lab.cpython-312.pyc"):
+        (lab.path / name).parent.mkdir(exist_ok=True)
+        (lab.path / name).write_bytes(b"a learner's")
+        assert course.tests_digest(lab) == digest, name
+
+
+def test_who_may_only_read_the_folder_reads_the_grades(open_folder, nobody):
+    with Ledger(open_folder, write=True) as ledger:
+        ledger.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        ledger.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
+    os.chmod(open_folder, 0o555)
+    with nobody(), Ledger(open_folder) as ledger:
+        assert [record["score"] for record in ledger.records()] == [7]
+
+
+def test_a_reader_does_not_keep_the_writer_waiting(tmp_path):
+    with Ledger(tmp_path, write=True) as ledger:
+        ledger.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        reader = Ledger(tmp_path)
+        rows = reader.db.execute("SELECT * FROM roster")
+        rows.fetchone()
+        started = time.monotonic()
+    assert time.monotonic() - started < 5
+    reader.close()
+    with Ledger(tmp_path) as ledger:
+        assert ledger.waiting() == [("ada", "lab-01", "not graded yet")]
 
 
 def test_a_missing_ledger_is_said(tmp_path):
