@@ -217,6 +217,33 @@ def row_parallel__scales_x_in_place(x, W, num_ranks):
     return all_reduce(partials)[0]
 
 
+def row_parallel__throws_the_reduced_sum_away(x, W, num_ranks):
+    """the all-reduce is made, its result is thrown away, and the sum is added up by hand.
+
+    The ledger shows the right call with the right bytes, and the value is right. But a rank has the
+    other ranks' partial sums nowhere except in what the all-reduce returns.
+    Rejected by: test_row_parallel_makes_one_all_reduce
+    """
+    cols = shard_size("in_features", W.shape[1], num_ranks)
+    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
+    partials = [x[..., part] @ W[:, part].T for part in mine]
+    all_reduce(partials)
+    return sum(partials)
+
+
+def mlp_tp__doubles_the_weights_in_place(x, W1, W2, num_ranks):
+    """the weights are overwritten on the way.
+
+    Halving the result hides it from this call; the next one finds other weights.
+    Rejected by: test_mlp_tp_equals_the_dense_mlp, test_inputs_are_left_as_they_were
+    """
+    width = shard_size("hidden", W1.shape[1], num_ranks)
+    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
+    W2 *= 2
+    partials = [np.maximum(x @ W1[:, part], 0.0) @ W2[part] for part in mine]
+    return all_reduce(partials)[0] / 2
+
+
 def mlp_tp__applies_relu_after_the_reduce(x, W1, W2, num_ranks):
     """relu is applied to the result instead of the hidden layer.
 
@@ -449,6 +476,38 @@ def vocab_parallel_embedding__loses_the_last_row_of_each_rank(token_ids, E, num_
         looked_up = E[r * rows : (r + 1) * rows][np.where(owned, local, 0)]
         partials.append(np.where(owned[:, None], looked_up, 0.0))
     return all_reduce(partials)[0]
+
+
+def vocab_parallel_embedding__shifts_the_token_ids_in_place(token_ids, E, num_ranks):
+    """the token ids are shifted in place from rank to rank.
+
+    This result is right, but the caller's ids are not what they were: whoever uses them next reads
+    other tokens.
+    Rejected by: test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce
+    """
+    rows = shard_size("vocab", E.shape[0], num_ranks)
+    partials = []
+    for r in range(num_ranks):
+        owned = (token_ids >= 0) & (token_ids < rows)
+        looked_up = E[r * rows : (r + 1) * rows][np.where(owned, token_ids, 0)]
+        partials.append(np.where(owned[:, None], looked_up, 0.0))
+        token_ids -= rows
+    return all_reduce(partials)[0]
+
+
+def mlp_tp_sequence_parallel__throws_the_gathered_tokens_away(x, W1, W2, num_ranks):
+    """the all-gather is made, its result is thrown away, and every rank reads the caller's x.
+
+    In this simulation x is in sight. On real machines a rank has its own tokens of x, and the
+    others only in what the all-gather returns.
+    Rejected by: test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce
+    """
+    tokens = shard_size("tokens", x.shape[0], num_ranks)
+    width = shard_size("hidden", W1.shape[1], num_ranks)
+    all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)
+    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
+    partials = [np.maximum(x @ W1[:, part], 0.0) @ W2[part] for part in mine]
+    return np.concatenate(reduce_scatter(partials, axis=0), axis=0)
 
 
 def mlp_tp_sequence_parallel__reduces_and_then_slices(x, W1, W2, num_ranks):

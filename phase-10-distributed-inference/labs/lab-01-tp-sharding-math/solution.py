@@ -75,11 +75,12 @@ def mlp_tp(x, W1, W2, num_ranks):
 
 
 def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
-    """Return the tensor-parallel sizes, ascending, that a model's shape allows.
+    """Return a list of the tensor-parallel sizes, ascending, that a model's shape allows.
 
     A size must divide num_heads and every entry of widths (such as the MLP's hidden size), and it
     must divide num_kv_heads or be a multiple of it (then each KV head is replicated). Raises
-    ValueError when a count is below 1. Source: vLLM `QKVParallelLinear`.
+    ValueError, naming the argument, when num_heads, num_kv_heads, an entry of widths or max_tp_size
+    is below 1. Source: vLLM `QKVParallelLinear`.
     """
     # BEGIN SOLUTION (task 5)
     counts = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "max_tp_size": max_tp_size}

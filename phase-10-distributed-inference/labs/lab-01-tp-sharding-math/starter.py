@@ -1,4 +1,4 @@
-# lab-01 starter: write where NotImplementedError stands. [c95c1bd935a5]
+# lab-01 starter: write where NotImplementedError stands. [fa7a1f8c805f]
 """Lab 01: tensor parallelism as algebra you can prove.
 
 Ranks are simulated by slicing: rank r owns slice r, and the only way from one rank to another is a
@@ -22,8 +22,7 @@ def shard_size(dimension, size, num_ranks):
     Source: vllm/distributed/utils.py `divide`.
     """
     raise NotImplementedError(
-        "lab-01 · shard_size is yours to write (about 5 lines). "
-        "Chapter: README.md, task 1"
+        "lab-01 · shard_size is yours to write (about 5 lines). Chapter: README.md, task 1"
     )
 
 
@@ -35,8 +34,7 @@ def column_parallel(x, W, num_ranks):
     `ColumnParallelLinear(gather_output=True)`.
     """
     raise NotImplementedError(
-        "lab-01 · column_parallel is yours to write (about 3 lines). "
-        "Chapter: README.md, task 2"
+        "lab-01 · column_parallel is yours to write (about 3 lines). Chapter: README.md, task 2"
     )
 
 
@@ -48,8 +46,7 @@ def row_parallel(x, W, num_ranks):
     Source: Megatron-LM sec. 3; vLLM `RowParallelLinear`.
     """
     raise NotImplementedError(
-        "lab-01 · row_parallel is yours to write (about 4 lines). "
-        "Chapter: README.md, task 3"
+        "lab-01 · row_parallel is yours to write (about 4 lines). Chapter: README.md, task 3"
     )
 
 
@@ -61,21 +58,20 @@ def mlp_tp(x, W1, W2, num_ranks):
     ValueError when num_ranks does not divide hidden. Source: Megatron-LM sec. 3, figure 3a.
     """
     raise NotImplementedError(
-        "lab-01 · mlp_tp is yours to write (about 5 lines). "
-        "Chapter: README.md, task 4"
+        "lab-01 · mlp_tp is yours to write (about 5 lines). Chapter: README.md, task 4"
     )
 
 
 def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
-    """Return the tensor-parallel sizes, ascending, that a model's shape allows.
+    """Return a list of the tensor-parallel sizes, ascending, that a model's shape allows.
 
     A size must divide num_heads and every entry of widths (such as the MLP's hidden size), and it
     must divide num_kv_heads or be a multiple of it (then each KV head is replicated). Raises
-    ValueError when a count is below 1. Source: vLLM `QKVParallelLinear`.
+    ValueError, naming the argument, when num_heads, num_kv_heads, an entry of widths or max_tp_size
+    is below 1. Source: vLLM `QKVParallelLinear`.
     """
     raise NotImplementedError(
-        "lab-01 · legal_tp_sizes is yours to write (about 9 lines). "
-        "Chapter: README.md, task 5"
+        "lab-01 · legal_tp_sizes is yours to write (about 9 lines). Chapter: README.md, task 5"
     )
 
 
@@ -106,8 +102,7 @@ def attention_tp(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
     `QKVParallelLinear` (`num_kv_head_replicas`).
     """
     raise NotImplementedError(
-        "lab-01 · attention_tp is yours to write (about 22 lines). "
-        "Chapter: README.md, task 6"
+        "lab-01 · attention_tp is yours to write (about 22 lines). Chapter: README.md, task 6"
     )
 
 

@@ -1,5 +1,8 @@
 """What lab 01 must prove. Every check states one claim; the oracles are here, in plain numpy."""
 
+from contextlib import contextmanager
+from fractions import Fraction
+
 import collectives
 import numpy as np
 import pytest
@@ -12,6 +15,64 @@ TOKENS, BATCH = 5, 2
 IN, OUT, HIDDEN = 24, 48, 72  # distinct, and divided by 1, 2, 3, 4 and 8
 # float64 rounding of sums over at most 72 products of numbers near 1, added in another order
 ATOL = 1e-11
+# Marks what a collective returns: far above rounding, so that who went on with it shows, and far
+# too small to upset anything else.
+MARK = 1 + 2**-32
+
+# The arguments that a call could change.
+ARRAYS = {
+    "column_parallel": "x W",
+    "row_parallel": "x W",
+    "mlp_tp": "x W1 W2",
+    "mlp_tp_sequence_parallel": "x W1 W2",
+    "legal_tp_sizes": "num_heads num_kv_heads widths",
+    "attention_tp": "x Wq Wk Wv Wo",
+    "vocab_parallel_embedding": "token_ids E",
+}
+
+
+@pytest.fixture
+def lab(lab):
+    """The implementation under test, which may not change what it is given."""
+    return Unchanged(lab)
+
+
+class Unchanged:
+    """The lab; a call that changes an argument fails before anything is compared with it."""
+
+    def __init__(self, lab):
+        self._lab = lab
+
+    def __getattr__(self, name):
+        function = getattr(self._lab, name)
+
+        def call(*args):
+            given = dict(zip(ARRAYS.get(name, "").split(), args, strict=False))
+            before = {key: np.array(value) for key, value in given.items()}
+            result = function(*args)
+            for key, value in given.items():
+                assert np.array_equal(np.asarray(value), before[key]), (
+                    f"{name} changed its argument {key}, of shape {list(before[key].shape)}: the "
+                    "caller still needs it. Work on a copy, or make a new array."
+                )
+            return result
+
+        return call
+
+
+@contextmanager
+def marked_collectives():
+    """Collectives whose results are all marked, and their ledger."""
+    write = collectives._write
+
+    def mark_and_write(operation, parts, payload_bytes, ring, outputs):
+        for output in outputs if len(parts) > 1 else ():
+            np.multiply(output, MARK, out=output, casting="unsafe")
+        write(operation, parts, payload_bytes, ring, outputs)
+
+    with pytest.MonkeyPatch.context() as patch, collectives.record() as ledger:
+        patch.setattr(collectives, "_write", mark_and_write)
+        yield ledger
 
 
 def draw(*shape, seed=7):
@@ -42,7 +103,10 @@ def expect_traffic(ledger, expected, num_ranks, call, idea):
 
 
 def expect_meeting(ledger, y, parts, call, idea):
-    """The last collective met what each rank may know, `parts`, and produced the result y."""
+    """The last collective met what each rank may know, `parts`, and produced the result y.
+
+    The collectives must be marked: else whoever makes one and throws its result away would pass.
+    """
     if not ledger.calls:
         return
     last = ledger.calls[-1]
@@ -50,9 +114,18 @@ def expect_meeting(ledger, y, parts, call, idea):
         what = f"{call}: what rank {rank} brings to the {last.operation}"
         expect_close(brought, part, call=what, atol=ATOL, idea=idea)
     out = np.concatenate(last.outputs) if last.operation == "reduce_scatter" else last.outputs[0]
+    assert is_close(y, out) or not is_close(y, out / MARK), (
+        f"{call}: the {last.operation} is made, but its result is thrown away: what comes back was "
+        f"put together without it. Return what {last.operation} returns."
+    )
     expect_close(
         y, out, call=f"{call}: the result, against its {last.operation}", atol=ATOL, idea=idea
     )
+
+
+def is_close(array, other):
+    same_shape = isinstance(array, np.ndarray) and array.shape == other.shape
+    return same_shape and np.abs(array - other).max() <= ATOL
 
 
 def blocks(size, num_ranks):
@@ -77,13 +150,20 @@ def test_shard_size_divides_exactly_or_says_what_does_not(lab):
     ):
         call = f'shard_size("out_features", {size}, {num_ranks})'
         expect_equal(lab.shard_size("out_features", size, num_ranks), expected, call=call)
-    for size, num_ranks in ((10, 4), (7, 2), (3, 8), (48, 0), (48, -2)):
+    uneven, none = "an uneven split is refused, never rounded", "num_ranks must be at least 1"
+    for size, num_ranks, idea in (
+        (10, 4, uneven),
+        (7, 2, uneven),
+        (3, 8, uneven),
+        (48, 0, none),
+        (48, -2, none),
+    ):
         expect_error(
             ValueError,
             lambda size=size, num_ranks=num_ranks: lab.shard_size("ffn_width", size, num_ranks),
             call=f'shard_size("ffn_width", {size}, {num_ranks})',
             mentions=["ffn_width", size, num_ranks],
-            idea="an uneven split is refused, never rounded",
+            idea=idea,
         )
 
 
@@ -109,7 +189,7 @@ def test_column_parallel_makes_one_all_gather(lab):
     for x in inputs():
         for num_ranks in RANKS:
             call = describe_call("column_parallel", x=x, W=W, num_ranks=num_ranks)
-            with collectives.record() as ledger:
+            with marked_collectives() as ledger:
                 y = lab.column_parallel(x, W, num_ranks)
             output_bytes = dense(x, W).nbytes
             expect_traffic(ledger, [("all_gather", output_bytes)], num_ranks, call, idea)
@@ -139,7 +219,7 @@ def test_row_parallel_makes_one_all_reduce(lab):
     for x in inputs():
         for num_ranks in RANKS:
             call = describe_call("row_parallel", x=x, W=W, num_ranks=num_ranks)
-            with collectives.record() as ledger:
+            with marked_collectives() as ledger:
                 y = lab.row_parallel(x, W, num_ranks)
             output_bytes = dense(x, W).nbytes
             expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
@@ -169,7 +249,7 @@ def test_mlp_tp_makes_exactly_one_all_reduce(lab):
     for x in inputs():
         for num_ranks in RANKS:
             call = describe_call("mlp_tp", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
-            with collectives.record() as ledger:
+            with marked_collectives() as ledger:
                 y = lab.mlp_tp(x, W1, W2, num_ranks)
             output_bytes = dense_mlp(x, W1, W2).nbytes
             expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
@@ -225,7 +305,11 @@ def test_no_rank_multiplies_by_more_than_its_share(lab):
 
 
 @pytest.mark.points(4)
-@pytest.mark.waits_for("test_mlp_tp_equals_the_dense_mlp")
+@pytest.mark.waits_for(
+    "test_column_parallel_equals_the_dense_product",
+    "test_row_parallel_equals_the_dense_product",
+    "test_mlp_tp_equals_the_dense_mlp",
+)
 def test_inputs_are_left_as_they_were(lab):
     """x and the weights are left as they were"""
     x, W, W1, W2 = draw(TOKENS, IN), draw(OUT, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
@@ -241,8 +325,10 @@ def test_inputs_are_left_as_they_were(lab):
         expect_close(y, expected, call=call, atol=ATOL)
         y[...] = np.nan  # a view of an input would carry this over
         for key, array in arrays.items():
-            changed = not np.array_equal(array, before[key])
-            assert not changed, f"{name} changed its argument {key}; work on copies."
+            assert np.array_equal(array, before[key]), (
+                f"{name} returned a view of its argument {key}: whoever writes into the result "
+                "changes the argument. Return an array of its own."
+            )
 
 
 @pytest.mark.points(4)
@@ -251,20 +337,22 @@ def test_layers_refuse_an_uneven_split(lab):
     """The layers refuse a dimension that the ranks do not divide"""
     x, W = draw(TOKENS, 10), draw(14, 10)
     cases = (
-        ("column_parallel", (x, W), 14, 4),
-        ("row_parallel", (x, W), 10, 4),
-        ("mlp_tp", (x, W.T, draw(14, OUT)), 14, 4),
-        ("mlp_tp_sequence_parallel", (x, draw(10, 8), draw(8, OUT)), TOKENS, 4),
-        ("mlp_tp_sequence_parallel", (draw(8, 10), W.T, draw(14, OUT)), 14, 4),
-        ("vocab_parallel_embedding", (np.array([0, 9]), draw(10, 6)), 10, 4),
+        ("column_parallel", (x, W), 14, "the outputs"),
+        ("row_parallel", (x, W), 10, "the inputs"),
+        ("mlp_tp", (x, W.T, draw(14, OUT)), 14, "the hidden units"),
+        ("mlp_tp_sequence_parallel", (x, draw(10, 8), draw(8, OUT)), TOKENS, "the tokens"),
+        ("mlp_tp_sequence_parallel", (draw(8, 10), W.T, draw(14, OUT)), 14, "the hidden units"),
+        ("vocab_parallel_embedding", (np.array([0, 9]), draw(10, 6)), 10, "the vocabulary"),
     )
-    for name, arrays, size, num_ranks in cases:
+    num_ranks = 4
+    for name, arrays, size, what in cases:
+        given = dict(zip(ARRAYS[name].split(), arrays, strict=True))
         expect_error(
             ValueError,
             lambda: getattr(lab, name)(*arrays, num_ranks),  # noqa: B023 (called at once)
-            call=f"{name}(..., num_ranks={num_ranks}) with a dimension of {size}",
+            call=describe_call(name, **given, num_ranks=num_ranks),
             mentions=[size, num_ranks],
-            idea="shard_size",
+            idea=f"{what} are split here, {size} in all; shard_size refuses them by name",
         )
 
 
@@ -348,7 +436,10 @@ def test_attention_tp_equals_the_unsharded_block(lab):
                 f"attention_tp(x[5, 10], ..., num_heads={num_heads}, "
                 f"num_kv_heads={num_kv_heads}, num_ranks={num_ranks})"
             )
-            idea = "query head i reads KV head i // (num_heads / num_kv_heads), on whichever rank"
+            if num_kv_heads == num_heads:
+                idea = "head h is rows h * head_dim to (h + 1) * head_dim of Wq, Wk and Wv"
+            else:
+                idea = "query head i reads KV head i // (num_heads / num_kv_heads), on any rank"
             y = lab.attention_tp(*arrays, num_heads, num_kv_heads, num_ranks)
             expect_close(y, expected, call=call, atol=ATOL, idea=idea)
 
@@ -365,7 +456,7 @@ def test_attention_tp_makes_one_all_reduce_and_splits_the_work(lab):
     for num_ranks in (1, 2, 8):
         call = f"attention_tp(..., num_heads=8, num_kv_heads=2, num_ranks={num_ranks})"
         trace, copies = traced(x, *weights)
-        with collectives.record() as ledger:
+        with marked_collectives() as ledger:
             y = lab.attention_tp(*copies, num_heads, num_kv_heads, num_ranks)
         expect_traffic(ledger, [("all_reduce", TOKENS * 7 * 8)], num_ranks, call, idea)
         mine = blocks(num_heads * head_dim, num_ranks)
@@ -375,10 +466,15 @@ def test_attention_tp_makes_one_all_reduce_and_splits_the_work(lab):
         scores = num_heads * TOKENS * TOKENS
         work = TOKENS * (Wq.size + (Wk.size + Wv.size) * kv_copies + Wo.size)
         work += 2 * scores * head_dim
+        share = "each rank slices its heads out of Wq, Wk, Wv and Wo first"
+        group = num_heads // num_kv_heads
+        once_per_query = work + TOKENS * (Wk.size + Wv.size) * (group - kv_copies)
+        if work + 2 * scores < once_per_query <= trace.total <= once_per_query + 2 * scores:
+            share = "K and V are computed once per KV head, not once per query head that reads it"
         # up to two products of score matrices, such as a scale or a mask, are a matter of style
         assert work <= trace.total <= work + 2 * scores, (
-            f"{call}: {trace.total} multiplications in all, expected {work}. Look again at: "
-            "each rank slices its heads out of Wq, Wk, Wv and Wo first."
+            f"{call}: {trace.total} multiplications in all, expected {work}. "
+            f"Look again at: {share}."
         )
     arrays = attention_case(6, 4)
     for num_ranks in (4, 6):  # 4 does not divide 6 heads; 6 is no multiple of 4 KV heads
@@ -398,15 +494,15 @@ def test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce(lab):
     idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
     for num_ranks in RANKS:
         call = f"vocab_parallel_embedding(token_ids[9], E[48, 6], num_ranks={num_ranks})"
-        with collectives.record() as ledger:
-            y = lab.vocab_parallel_embedding(token_ids, E, num_ranks)
+        y = lab.vocab_parallel_embedding(token_ids, E, num_ranks)
         expect_close(y, E[token_ids], call=call, atol=0.0, idea=idea)
+        trace, (table,) = traced(E)
+        with marked_collectives() as ledger:
+            y = lab.vocab_parallel_embedding(token_ids, table, num_ranks)
         expect_traffic(ledger, [("all_reduce", 9 * 6 * 8)], num_ranks, call, idea)
         owners = token_ids // (48 // num_ranks)
         parts = [np.where((owners == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
         expect_meeting(ledger, y, parts, call, idea)
-        trace, (table,) = traced(E)
-        lab.vocab_parallel_embedding(token_ids, table, num_ranks)
         rows = [*trace.table_rows, *(count // (9 * 6) for count in trace.multiplications)]
         assert rows, f"{call}: E was not read. Look up in slices of E as it is given."
         assert max(rows) * num_ranks <= 48, (
@@ -424,15 +520,24 @@ def test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce(lab):
     idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
     for num_ranks in RANKS:
         call = describe_call("mlp_tp_sequence_parallel", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
-        with collectives.record() as ledger:
-            y = lab.mlp_tp_sequence_parallel(x, W1, W2, num_ranks)
+        y = lab.mlp_tp_sequence_parallel(x, W1, W2, num_ranks)
         expect_close(y, dense_mlp(x, W1, W2), call=call, atol=ATOL, idea=idea)
+        with marked_collectives() as ledger:
+            y = lab.mlp_tp_sequence_parallel(x, W1, W2, num_ranks)
         traffic = [("all_gather", x.nbytes), ("reduce_scatter", x.nbytes)]
         expect_traffic(ledger, traffic, num_ranks, call, idea)
         if num_ranks == 1:
             continue
-        expect_meeting(ledger, y, mlp_partials(x, W1, W2, num_ranks), call, idea)
-        with collectives.record() as plain:
-            lab.mlp_tp(x, W1, W2, num_ranks)
-        sent, plain_sent = ledger.sent_bytes_per_rank, plain.sent_bytes_per_rank
-        assert sent == plain_sent, f"{call}: a rank sends {sent} bytes, in mlp_tp {plain_sent}"
+        brought, held = ledger.calls[-1].inputs, mlp_partials(x, W1, W2, num_ranks)
+        assert not all(map(is_close, brought, held)), (
+            f"{call}: the all-gather is made, but its result is thrown away. A rank holds "
+            f"{tokens // num_ranks} tokens of x; the others reach it only in what all_gather "
+            "returns. Multiply that, not x."
+        )
+        expect_meeting(ledger, y, mlp_partials(x * MARK, W1, W2, num_ranks), call, idea)
+        sent = ledger.sent_bytes_per_rank
+        one_all_reduce = Fraction(2 * (num_ranks - 1), num_ranks) * x.nbytes
+        assert sent == one_all_reduce, (
+            f"{call}: a rank sends {sent} bytes; one all-reduce of the result sends "
+            f"{one_all_reduce}"
+        )
