@@ -74,7 +74,7 @@ class Station:
             except (OSError, ValueError, StationError, SandboxError) as error:
                 result = failure(str(error))
             if result["status"] == "graded":
-                return self._stamp(result, variant)
+                return self._stamp(result, variant, ran=True)
             self.close()  # a fresh cell and fresh verifiers for the next try
         return self._stamp(result, None)
 
@@ -88,8 +88,8 @@ class Station:
         claims = [claim | why | {"earned": 0} for claim in self.claims[lab.name]]
         return self._stamp(failure("") | {"status": "graded", "claims": claims}, None)
 
-    def _stamp(self, result, variant):
-        ran = bool(result["layers"])  # else nothing of the submission was executed
+    def _stamp(self, result, variant, ran=False):
+        """`ran`: whether anything of the submission was executed, in whatever sandbox it was."""
         layers = sorted({*result["layers"], *(self.cell.layers if self.cell else ())})
         missing = [layer for layer in REQUIRED if layer not in layers]
         return result | {
@@ -187,7 +187,9 @@ class Verifier:
         return answer or failure("the verifier is gone: " + self._log_tail())
 
     def _line(self, timeout_s):
-        if not select.select([self.requests], [], [], timeout_s)[0]:
+        waiting = select.poll()  # which, unlike select.select, takes descriptors above 1023
+        waiting.register(self.requests, select.POLLIN)
+        if not waiting.poll(1000 * timeout_s):
             return {}
         line = self.lines.readline()
         return json.loads(line) if line.endswith(b"\n") else {}

@@ -73,7 +73,10 @@ class Server:
 
     def pytest_lab_implementation(self, lab, config):
         if isinstance(self.remote, Remote):
-            self.remote.load()  # LoadError says why not, as for a file of the learner's own
+            try:
+                self.remote.load()  # LoadError says why not, as for a file of the learner's own
+            finally:
+                self.say({"layers": self.remote.layers})  # now: this process may be stopped late
         return self.remote
 
     @pytest.hookimpl(tryfirst=True)
@@ -236,7 +239,6 @@ class Server:
                 {
                     "done": True,
                     "infrastructure": clean(self.remote.infrastructure),
-                    "layers": self.remote.layers,
                     "printed": clean_lines(self.remote.output.decode("utf-8", "replace")),
                 }
             )
@@ -354,10 +356,12 @@ def score(expected, lines, late, exit_code, hidden=False):
     `infrastructure`, not a zero. A case that passed earns only after every other run that it was
     due: with changes carried over, and, if `hidden`, the hidden.
     """
-    cases, rechecked, running, done, notes = {}, set(), None, None, []
+    cases, rechecked, running, done, notes, layers = {}, set(), None, None, [], None
     for line in lines:
         if "begins" in line:
             running = line["begins"]
+        elif "layers" in line:
+            layers = line["layers"]
         elif "rechecked" in line:
             rechecked.add(line["rechecked"])
             if not line["compared"]:
@@ -414,7 +418,7 @@ def score(expected, lines, late, exit_code, hidden=False):
         "score": 0 if problem else sum(claim["earned"] for claim in claims),
         "not_run": sum(claim["points"] for claim in claims if claim["outcome"] == "not_run"),
         "claims": [{key: claim[key] for key in claim if key != "waits_for"} for claim in claims],
-        "layers": (done or {}).get("layers") or [],
+        "layers": layers or [],
         "printed": (done or {}).get("printed", ""),
         "hidden_checks": sum(line.get("hidden", False) for line in lines),
         "hidden_notes": [clean(note) for note in notes],

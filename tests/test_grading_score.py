@@ -1,14 +1,22 @@
 """A case earns only after every run that it was due; what the worker sends is on the clock."""
 
+import io
+import json
+import os
+import resource
 import signal
+import socket
 import time
 import types
 
 import pytest
 
+from grading.course import labs_by_prefix
 from grading.inside import wire
 from grading.limits import Limits
 from grading.proxy import Incident, Remote
+from grading.sandbox import REQUIRED
+from grading.station import Station, Verifier
 from grading.verifier import ALL_PASSED, Server, score
 
 EXPECTED = {
@@ -20,7 +28,7 @@ EXPECTED = {
         "cases": ["a"],
     }
 }
-DONE = {"done": True, "infrastructure": "", "layers": [], "printed": ""}
+DONE = {"done": True, "infrastructure": "", "printed": ""}
 
 
 def report(outcome="passed", incident=None, **more):
@@ -55,6 +63,32 @@ def test_how_a_hidden_run_ended_is_told_to_the_instructor_alone():
     assert result["hidden_notes"] == ["a: memory"]
     result = score(EXPECTED, [report(), skipped, DONE], False, 0, hidden=True)
     assert (result["score"], result["hidden_notes"]) == (100, ["a: not re-checked"])
+
+
+@pytest.mark.parametrize(("layers", "integrity"), [(list(REQUIRED), "isolated"), ([], "weak")])
+def test_a_late_result_is_stamped_by_the_sandbox_it_ran_in(layers, integrity, monkeypatch):
+    """The verifier was killed: no line says `done`."""
+    lab = labs_by_prefix()["lab-01"]
+    late = score(EXPECTED, [{"layers": layers}, report()], True, -9)
+    with Station(Limits(), weak=True) as station:
+        monkeypatch.setattr(station, "_prove", lambda *_: None)
+        monkeypatch.setattr(station, "_ask", lambda *_: late)
+        station.claims[lab.name] = late["claims"]
+        result = station.grade(b"", lab)
+        assert (result["score"], result["integrity"]) == (100, integrity)
+        assert result["layers"] == sorted(layers)
+        assert station.refuse("an empty file", lab)["integrity"] == "isolated"  # nothing ran
+
+
+def test_what_a_verifier_says_before_it_is_killed_holds_the_layers():
+    server = Server(None, None, None, Limits())
+    server.remote = Remote(b"", None, b"", Limits(), None, "starter.py")
+    server.remote._start = lambda: setattr(server.remote, "layers", ["seccomp"])
+    server.remote._ask = lambda *_: ("loaded", [])
+    server.out = io.StringIO()
+    server.pytest_lab_implementation(None, None)
+    lines = [json.loads(line) for line in server.out.getvalue().splitlines()]
+    assert score(EXPECTED, [*lines, report()], True, -9)["layers"] == ["seccomp"]
 
 
 def test_requests_that_wait_in_the_buffer_are_on_the_clock():
@@ -93,3 +127,25 @@ def test_what_a_result_costs_the_verifier_is_the_submissions_incident():
         server.out_of_time()  # a signal that comes late is nobody's
     finally:
         signal.signal(signal.SIGPROF, before)
+
+
+def test_a_station_among_a_thousand_descriptors_hears_its_verifier():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"not run here: this process may open {hard} files, not 1200")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
+    ours, theirs = socket.socketpair()
+    try:
+        assert ours.fileno() > 1023
+        verifier = types.SimpleNamespace(requests=ours, lines=ours.makefile("rb"))
+        assert Verifier._line(verifier, 0.01) == {}
+        theirs.sendall(b'{"ready": true}\n')
+        assert Verifier._line(verifier, 5) == {"ready": True}
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        verifier.lines.close()
+        ours.close()
+        theirs.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
