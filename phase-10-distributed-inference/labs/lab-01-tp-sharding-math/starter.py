@@ -22,7 +22,8 @@ def shard_size(dimension, size, num_ranks):
     Source: vllm/distributed/utils.py `divide`.
     """
     raise NotImplementedError(
-        "lab-01 · shard_size is yours to write (about 5 lines). Chapter: README.md, task 1"
+        "lab-01 · shard_size is yours to write (about 5 lines). "
+        "Chapter: README.md, task 1"
     )
 
 
@@ -34,7 +35,8 @@ def column_parallel(x, W, num_ranks):
     `ColumnParallelLinear(gather_output=True)`.
     """
     raise NotImplementedError(
-        "lab-01 · column_parallel is yours to write (about 3 lines). Chapter: README.md, task 2"
+        "lab-01 · column_parallel is yours to write (about 3 lines). "
+        "Chapter: README.md, task 2"
     )
 
 
@@ -46,7 +48,8 @@ def row_parallel(x, W, num_ranks):
     Source: Megatron-LM sec. 3; vLLM `RowParallelLinear`.
     """
     raise NotImplementedError(
-        "lab-01 · row_parallel is yours to write (about 4 lines). Chapter: README.md, task 3"
+        "lab-01 · row_parallel is yours to write (about 4 lines). "
+        "Chapter: README.md, task 3"
     )
 
 
@@ -58,7 +61,8 @@ def mlp_tp(x, W1, W2, num_ranks):
     ValueError when num_ranks does not divide hidden. Source: Megatron-LM sec. 3, figure 3a.
     """
     raise NotImplementedError(
-        "lab-01 · mlp_tp is yours to write (about 5 lines). Chapter: README.md, task 4"
+        "lab-01 · mlp_tp is yours to write (about 5 lines). "
+        "Chapter: README.md, task 4"
     )
 
 
@@ -71,7 +75,8 @@ def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
     is below 1. Source: vLLM `QKVParallelLinear`.
     """
     raise NotImplementedError(
-        "lab-01 · legal_tp_sizes is yours to write (about 9 lines). Chapter: README.md, task 5"
+        "lab-01 · legal_tp_sizes is yours to write (about 9 lines). "
+        "Chapter: README.md, task 5"
     )
 
 
@@ -102,7 +107,8 @@ def attention_tp(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
     `QKVParallelLinear` (`num_kv_head_replicas`).
     """
     raise NotImplementedError(
-        "lab-01 · attention_tp is yours to write (about 22 lines). Chapter: README.md, task 6"
+        "lab-01 · attention_tp is yours to write (about 22 lines). "
+        "Chapter: README.md, task 6"
     )
 
 
