@@ -14,6 +14,8 @@ from grading.limits import Limits
 from grading.reader import Submission
 from grading.station import Station
 
+STOP_S = 10  # that all stations together get to finish what they are at
+
 
 def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
     """(key, submission) of each, the key being a hash of all that the result depends on."""
@@ -93,8 +95,9 @@ def grade_locally(jobs, limits, secret, weak, count, first=0):
             yield done
     finally:
         stop.set()
-        for thread in threads:
-            thread.join(10)  # what it was at is graded again by the next run
+        deadline = time.monotonic() + STOP_S
+        for thread in threads:  # what is not done by then is graded again by the next run
+            thread.join(max(0, deadline - time.monotonic()))
 
 
 def run(ledger: Ledger, submissions, limits, secret, weak, engine, on_done) -> tuple[int, int]:

@@ -127,6 +127,14 @@ def _open_to_all(prefix, packages):
     )
 
 
+def _pipe(reader, writer):
+    """A pipe whose two ends are closed with these exit stacks."""
+    ends = os.pipe()
+    for stack, end in zip((reader, writer), ends, strict=True):
+        stack.callback(os.close, end)
+    return ends
+
+
 class Cell:
     """One running zygote. `control` is the socket on which workers are asked for."""
 
@@ -197,30 +205,26 @@ class Cell:
             "HOME": "/tmp",
         }
         keep = [theirs.fileno()]
-        if self.isolated:
-            info, info_theirs = os.pipe()
-            block_theirs, block = os.pipe()
-            keep += [info_theirs, block_theirs]
-            command = self._bwrap(prefix, packages, info_theirs, block_theirs) + command
-        self.process = subprocess.Popen(
-            command,
-            env=environment,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=keep,
-        )
-        self.cgroup.add(self.process.pid)
-        self._pin(self.process.pid)
-        if self.isolated:
-            os.close(info_theirs)
-            os.close(block_theirs)
-            try:
+        with contextlib.ExitStack() as ours:
+            with contextlib.ExitStack() as given:
+                if self.isolated:
+                    info, info_theirs = _pipe(ours, given)
+                    block_theirs, block = _pipe(given, ours)
+                    keep += [info_theirs, block_theirs]
+                    command = self._bwrap(prefix, packages, info_theirs, block_theirs) + command
+                self.process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=keep,
+                )
+            self.cgroup.add(self.process.pid)
+            self._pin(self.process.pid)
+            if self.isolated:
                 self._map_users(info, block)
-            finally:
-                os.close(info)
-                os.close(block)
         self.control.settimeout(30)
         try:
             ready = self.control.recv(64)

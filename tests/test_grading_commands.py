@@ -4,12 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 
 import pytest
 
+from grading import run as grading_run
 from grading.__main__ import main
 from grading.course import labs_by_prefix
 from grading.limits import Limits
+from grading.reader import Submission
 from grading.sandbox import Cell, SandboxError, check_private, inspect_machine
 from labkit.loading import ROOT
 from tests.test_grading_corpus import isolation
@@ -221,3 +226,37 @@ def test_usual_places_for_a_course_are_accepted(monkeypatch):
         check_private({place: place for place in places})
     monkeypatch.setattr(sys, "base_prefix", "/home/x/course/.python/3.12")  # inside the course
     check_private({"the course": "/home/x/course", "--secret": "/home/x/course/secret"})
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def test_a_sandbox_that_does_not_start_keeps_no_descriptor():
+    machine = replace(inspect_machine(), bwrap="/nowhere/bwrap", namespaces=True)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError):
+        Cell(Limits(), machine, weak=True)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_stations_that_are_stuck_are_waited_for_once(monkeypatch):
+    class Stuck:
+        def __init__(self, *_):
+            pass
+
+        __enter__ = __exit__ = lambda self, *_: self
+
+        def grade_or_refuse(self, submission, lab):
+            if submission.student != "ada":
+                never.wait(20)
+
+    never = threading.Event()
+    monkeypatch.setattr(grading_run, "Station", Stuck)
+    monkeypatch.setattr(grading_run, "STOP_S", 0.3)
+    jobs = [(n, Submission(n, "lab-01", n, b"")) for n in ("bo", "cy", "dan", "eve", "ada")]
+    results = grading_run.grade_locally(jobs, Limits(), None, False, 5)
+    assert next(results)[0] == "ada"
+    started = time.monotonic()
+    results.close()  # as an interrupt does
+    never.set()
+    assert 0.3 <= time.monotonic() - started < 1  # four times 0.3 s would be more
