@@ -1,6 +1,7 @@
 """The HTML pages: one for each student, one index. Each stands alone: no script, no other file."""
 
 from html import escape
+from statistics import median
 
 from grading.feedback import LABELS, common_mistakes, next_step, sentence
 from grading.text import clean, file_name
@@ -82,7 +83,7 @@ def index_page(records, waiting) -> str:
     parts.append(f'<p class="soft">{len(students)} students, {len(records)} submissions.</p>\n')
     for lab in labs:
         scores = [record["score"] for record in records if record["lab"] == lab]
-        parts.append(f"<h2>{lab}: {len(scores)} submissions, median {_median(scores):g}</h2>\n")
+        parts.append(f"<h2>{lab}: {len(scores)} submissions, median {median(scores):g}</h2>\n")
         parts.append(_histogram(scores))
     mistakes, claims = common_mistakes(records)
     for title, head, rows in (
@@ -112,12 +113,6 @@ def index_page(records, waiting) -> str:
         total = sum(record["score"] for record in row.values())
         parts.append(f'<td class="n">{total}</td></tr>\n')
     return "".join(parts) + "</table>\n" + _END
-
-
-def _median(values):
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _histogram(scores) -> str:

@@ -25,15 +25,15 @@ if __name__ == "__main__":  # a process of its own; whoever only imports `score`
     for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_name] = "1"  # before numpy is imported
 
-import pytest  # noqa: E402
+import pytest
 
-import labkit.mistakes  # noqa: E402
-from grading.hidden import Numbers, agrees_elsewhere  # noqa: E402
-from grading.limits import MIB, Limits  # noqa: E402
-from grading.proxy import Incident, Remote  # noqa: E402
-from grading.text import clean, clean_lines  # noqa: E402
-from labkit.loading import ROOT, Lab, find_labs, load_module  # noqa: E402
-from labkit.plugin import STATE, Implementation  # noqa: E402
+import labkit.mistakes
+from grading.hidden import Numbers, agrees_elsewhere
+from grading.limits import MIB, Limits
+from grading.proxy import Incident, Remote
+from grading.text import clean, clean_lines
+from labkit.loading import ROOT, Lab, find_labs, load_module
+from labkit.plugin import STATE, Implementation
 
 ADDRESS_SPACE = 6144 * MIB
 OWN_DATA = 1024 * MIB  # what the verifier itself may fill; the labs need 110 MiB

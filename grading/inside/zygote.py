@@ -29,9 +29,9 @@ import typing  # noqa: F401
 import kernel
 import learner
 import numpy as np
-import numpy.fft  # noqa: F401
-import numpy.linalg  # noqa: F401
-import numpy.random  # noqa: F401
+import numpy.fft
+import numpy.linalg
+import numpy.random
 import wire
 
 POLL_S = 0.05
