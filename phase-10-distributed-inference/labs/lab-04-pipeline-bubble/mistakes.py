@@ -197,6 +197,34 @@ def grid_bubble__of_the_first_stage(grid):
     return Fraction(grid[0].count(None), len(grid[0]))
 
 
+def grid_bubble__closed_formula(grid):
+    """the formula of a fill-drain grid is worked out from the grid's size, and no cell is counted.
+
+    It holds for the one grid it was derived for. Counting holds for any, so that it can prove the
+    formula, and find the bubble of a schedule that has none.
+
+    Rejected by: test_counting_equals_the_formula
+    """
+    _check_grid(grid)
+    return Fraction(len(grid) - 1, len(grid[0]))
+
+
+def grid_bubble__uses_up_the_rows(grid):
+    """idle cells are taken out of the grid while they are counted.
+
+    The number is right, and the caller's grid is gone: what is drawn or counted next is shorter.
+
+    Rejected by: test_counting_equals_the_formula
+    """
+    _check_grid(grid)
+    cells, idle = len(grid) * len(grid[0]), 0
+    for row in grid:
+        while None in row:
+            row.remove(None)
+            idle += 1
+    return Fraction(idle, cells)
+
+
 def grid_bubble__idle_over_busy(grid):
     """idle cells are divided by busy cells.
 
@@ -255,6 +283,33 @@ def min_microbatches__binary_float(p, budget, strict=False):
     """
     _right_min(p, budget)  # refuses bad input
     least = (p - 1) * (1 / Fraction(budget) - 1)
+    return max(1, floor(least) + 1 if strict else ceil(least))
+
+
+def min_microbatches__float_bubble(p, budget, strict=False):
+    """the bubble is rounded to a float before it is compared with the budget.
+
+    7/70 as a float is a hair above one tenth, so 63 microbatches seem to miss a budget of 1/10.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    m = 1
+    while (bubble := (p - 1) / (p + m - 1)) > budget or (strict and bubble == budget):
+        m += 1
+    return m
+
+
+def min_microbatches__rounded_budget(p, budget, strict=False):
+    """the budget is rounded to a fraction with a denominator of at most 1000.
+
+    0.1 becomes 1/10, as it should, but 0.0015 becomes 1/667 and 1/1500 becomes 1/1000.
+    Fraction(str(budget)) is the decimal as it is written.
+
+    Rejected by: test_fewest_microbatches
+    """
+    _right_min(p, budget)  # refuses bad input
+    least = (p - 1) * (1 / Fraction(budget).limit_denominator(1000) - 1)
     return max(1, floor(least) + 1 if strict else ceil(least))
 
 
@@ -434,6 +489,19 @@ def makespan_s__nobody_queues(stage_s, m, hop_s=0):
     return sum(stage_s) + (m - 1) * stage_s[0] + (len(stage_s) - 1) * hop_s
 
 
+def makespan_s__sorts_the_stages(stage_s, m, hop_s=0):
+    """the caller's list of stages is sorted on the way.
+
+    The makespan does not depend on the order, so nothing shows here; but the caller no longer knows
+    which stage is slow.
+
+    Rejected by: test_one_slow_stage_sets_the_pace
+    """
+    seconds = _right_makespan(stage_s, m, hop_s)
+    stage_s.sort()
+    return seconds
+
+
 _right_makespan = makespan_s
 
 
@@ -548,6 +616,25 @@ def plan_bill__half_a_ring(
     return bill
 
 
+def plan_bill__whole_bytes_only(
+    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+):
+    """a rank's share of an activation is rounded down to whole bytes.
+
+    The dimensions of real models hide it. Rounding in the middle of a sum is never exact: 20 steps
+    over 2 links with a sixth of 5 bytes are 100/3 bytes, not 0.
+
+    Rejected by: test_plan_bill
+    """
+    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    crossings = (pp_size - 1) // max(1, gpus_per_node // tp_size) * bill["activation_bytes"]
+    if tp_size > gpus_per_node:
+        steps = 4 * num_layers * (tp_size - 1) * (tp_size // gpus_per_node)
+        bill["bytes_between_nodes"] = steps * (bill["activation_bytes"] // tp_size) + crossings
+    return bill
+
+
 def plan_bill__straddling_allowed(
     tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
 ):
@@ -626,6 +713,20 @@ def replay__skips_what_is_stuck(order, forward_ticks=1, backward_ticks=2):
                 [op for op in ops if f"rank {rank} at {op}" not in str(error)]
                 for rank, ops in enumerate(order)
             ]
+
+
+def replay__uses_up_the_order(order, forward_ticks=1, backward_ticks=2):
+    """the ops are taken out of the caller's order as they run.
+
+    The grid is right and the order is empty afterwards: auditing it, or replaying it with other
+    ticks, finds nothing. Take them out of a copy.
+
+    Rejected by: test_replay
+    """
+    grid = _right_replay(order, forward_ticks, backward_ticks)
+    for ops in order:
+        ops.clear()
+    return grid
 
 
 _right_replay = replay
@@ -834,6 +935,22 @@ def span_bubble__of_the_window(grid):
     if not busy:
         raise ValueError("grid: nothing runs in it")
     return Fraction(len(grid[0]) - busy, len(grid[0]))
+
+
+def span_bubble__longest_pause_of_a_rank(grid):
+    """each rank's pauses are divided by its own span, and the worst rank counts.
+
+    A rank that pauses while another is busy all the time costs nothing: the step is as long as the
+    busy one. Span and work are the largest over all ranks, each on its own.
+
+    Rejected by: test_two_bubbles
+    """
+    _check_grid(grid)
+    busy = [[tick for tick, cell in enumerate(row) if cell is not None] for row in grid]
+    if not any(busy):
+        raise ValueError("grid: nothing runs in it")
+    spans = [(ticks[-1] - ticks[0] + 1, len(ticks)) for ticks in busy if ticks]
+    return max(Fraction(span - work, span) for span, work in spans)
 
 
 def span_bubble__last_tick_not_counted(grid):

@@ -127,7 +127,8 @@ def latency_s(p, model_s, hop_s):
 def throughput_per_s(p, m, model_s, hop_s):
     """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
 
-    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s.
+    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s;
+    with Fractions for seconds the rate is exact.
     """
     # BEGIN SOLUTION (task 5)
     _check_count("m", m)

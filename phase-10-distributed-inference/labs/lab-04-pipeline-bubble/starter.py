@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [bb8f807ca354]
+# lab-04 starter: write where NotImplementedError stands. [4945266b947a]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -106,7 +106,8 @@ def latency_s(p, model_s, hop_s):
 def throughput_per_s(p, m, model_s, hop_s):
     """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
 
-    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s.
+    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s;
+    with Fractions for seconds the rate is exact.
     """
     raise NotImplementedError(
         "lab-04 · throughput_per_s is yours to write (about 2 lines). "

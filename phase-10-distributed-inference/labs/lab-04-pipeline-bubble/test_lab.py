@@ -7,6 +7,7 @@ this file are written another way than the solution: paths and rank-by-rank coun
 import json
 import math
 import re
+import reprlib
 from fractions import Fraction
 from functools import cache
 from graphlib import TopologicalSorter
@@ -20,8 +21,53 @@ from labkit.expect import expect_equal, expect_error
 CAPTURES = Path(__file__).parent / "captures"
 OP = re.compile(r"(\d+)([FBIW])(\d+)")  # stage, kind, microbatch
 
+# The arguments that a call could change.
+LISTS = {
+    "grid_bubble": "grid",
+    "span_bubble": "grid",
+    "makespan_s": "stage_s",
+    "replay": "order",
+    "peak_live_activations": "order",
+    "audit_order": "order",
+}
+
 SWEEP = [*range(1, 9), 12, 16, 31, 32, 33, 63, 64, 127, 128]
 SIZES = [(1, 1), (1, 5), (2, 1), (3, 4), (4, 8), (5, 2), (8, 3)]
+
+
+@pytest.fixture
+def lab(lab):
+    """The implementation under test, which may not change what it is given."""
+    return Unchanged(lab)
+
+
+class Unchanged:
+    """The lab; a call that changes an argument fails, before anything is compared with it."""
+
+    def __init__(self, lab):
+        self._lab = lab
+
+    def __getattr__(self, name):
+        function = getattr(self._lab, name)
+
+        def call(*args):
+            given = dict(zip(LISTS.get(name, "").split(), args, strict=False))
+            before = {key: copy_of(value) for key, value in given.items()}
+            result = function(*args)
+            for key, value in given.items():
+                was, now = reprlib.repr(before[key]), reprlib.repr(value)
+                assert value == before[key], (
+                    f"{name} changed its argument {key} from {was:.60} to {now:.60}: the caller "
+                    "still needs it. Work on a copy."
+                )
+            return result
+
+        return call
+
+
+def copy_of(value):
+    """A copy of a list and of the lists in it; all else is unchangeable."""
+    return [copy_of(item) for item in value] if isinstance(value, list) else value
 
 
 # --- the bubble, by algebra and by counting ---------------------------------------------------
@@ -54,7 +100,8 @@ def test_every_stage_runs_every_microbatch(lab):
         expect_grid(grid, p, call)
         for stage, row in enumerate(grid):
             ran = [cell for cell in row if cell is not None]
-            expect_equal(ran, list(range(m)), call=f"{call}, the microbatches of stage {stage}")
+            what = f"{call}, the microbatches of stage {stage}, whose row is {reprlib.repr(row)}"
+            expect_equal(ran, list(range(m)), call=what, idea="idle cells are None, all others run")
 
 
 @pytest.mark.points(9)
@@ -95,8 +142,10 @@ def test_no_microbatch_early_or_late(lab):
 )
 def test_counting_equals_the_formula(lab):
     """Counted idle cells equal the formula, up to p = 16 and m = 128."""
-    uneven = [[0, None, 1], [None, None, 0]]  # microbatch 0 is work, though it is false in Python
-    expect_equal(lab.grid_bubble(uneven), Fraction(1, 2), call=f"grid_bubble({uneven})")
+    # microbatch 0 is work, though it is false in Python; rows idle differently
+    uneven = [[0, 1, 2, 3], [None, None, None, 0]]
+    idea = "count the cells that are None, in all rows"
+    expect_equal(lab.grid_bubble(uneven), Fraction(3, 8), call=f"grid_bubble({uneven})", idea=idea)
     pairs = 0
     for p in range(1, 17):
         for m in SWEEP:
@@ -136,12 +185,14 @@ def test_fewest_microbatches(lab):
     """8 stages idle 10 % with 63 microbatches; under 10 % takes 64."""
     tenth = Fraction(1, 10)
     by_hand = [
-        ((8, tenth), 63),  # 7/70 is exactly 10 %
+        ((8, 0.1), 63),  # 7/70 is exactly 10 %
+        ((8, tenth), 63),
         ((8, tenth, True), 64),
-        ((8, 0.1), 63),
         ((8, 0.1, True), 64),  # as a binary float 0.1 is a hair above a tenth: 63 would pass
         ((4, 0.3), 7),  # 3/10 is exactly 30 %; as a binary float 0.3 is a hair below it
         ((4, Fraction(29, 100)), 8),  # 7 gives 30 %, 8 gives 27.3 %
+        ((8, 0.0015), 4660),  # 7/4667 is just under it, 7/4666 just over
+        ((8, Fraction(1, 1500)), 10493),  # 7/10500 exactly
         ((2, Fraction(99, 100)), 1),
         ((1, tenth), 1),
         ((1, tenth, True), 1),
@@ -249,6 +300,15 @@ def test_plan_bill(lab):
             )
             expected = rank_by_rank_bill(*arguments)
             expect_exact(lab.plan_bill(*arguments), expected, call=call, idea=idea)
+    for arguments in (
+        (6, 1, 3, 1, 5, 1, 1, 1),
+        (6, 3, 3, 5, 7, 1, 2, 1),
+    ):  # a sixth of 5 or 7 bytes
+        call = f"plan_bill{arguments}"
+        idea = "a rank's share of the bytes need not be whole: Fraction(activation_bytes, tp_size)"
+        expected = rank_by_rank_bill(*arguments)
+        assert expected["bytes_between_nodes"].denominator == 3
+        expect_exact(lab.plan_bill(*arguments), expected, call=call, idea=idea)
     model = (8, 80, 8192, 1, 64)  # nodes of 8 GPUs, 80 layers, hidden 8192, one token, m = 64
     call = f"plan_bill(16, 1, {', '.join(map(str, model))}), bytes_per_value left at 2"
     expect_exact(lab.plan_bill(16, 1, *model), rank_by_rank_bill(16, 1, *model, 2), call=call)
@@ -479,13 +539,16 @@ def test_two_bubbles(lab):
     call = "span_bubble(ZBV, p=4, m=8)"
     idea = "ranks start and end at different times, but none pauses in between"
     expect_equal(lab.span_bubble(grid), Fraction(0), call=call, idea=idea)
-    for row, expected in (
-        ([None, 0, None, 1, None], Fraction(1, 3)),
-        ([0, 1, None, None, 2], Fraction(2, 5)),
-        ([0, None, 2], Fraction(1, 3)),
+    idle = [None] * 5
+    for grid, expected in (
+        ([[None, 0, None, 1, None], idle], Fraction(1, 3)),
+        ([[0, 1, None, None, 2], idle], Fraction(2, 5)),
+        ([[0, None, 2], [None] * 3], Fraction(1, 3)),
+        ([["a", None, "a"], ["a", "a", "a"]], Fraction(0)),
+        ([[0, 1, None], [0, None, 1]], Fraction(1, 3)),
     ):
-        grid = [row, [None] * len(row)]
-        expect_equal(lab.span_bubble(grid), expected, call=f"span_bubble({grid})")
+        idea = "the longest span and the most work, each over all ranks, not rank by rank"
+        expect_equal(lab.span_bubble(grid), expected, call=f"span_bubble({grid})", idea=idea)
     for grid in ([], [[]], [[0], [0, 1]], [[None, None], [None, None]]):
         call = f"span_bubble({grid})"
         expect_error(ValueError, lambda g=grid: lab.span_bubble(g), call=call, mentions=["grid"])
@@ -512,7 +575,11 @@ def expect_exact(actual, expected, call, idea=""):
 def expect_grid(grid, p, call):
     """A list of p lists of one length >= 1; asserted first: no loop below may run over nothing."""
     assert isinstance(grid, list) and len(grid) == p and all(isinstance(r, list) for r in grid), (
-        f"{call}: give a list of {p} rows (lists), one per stage"
+        f"{call}: returned {reprlib.repr(grid)}, expected a list of {p} rows (lists), one per stage"
+    )
+    assert len({id(row) for row in grid}) == p, (
+        f"{call}: several rows are one and the same list, as [[None] * n] * {p} makes them: "
+        "writing into one writes into all. Make each row on its own."
     )
     widths = {len(row) for row in grid}
     assert len(widths) == 1 and widths != {0}, (
@@ -523,7 +590,8 @@ def expect_grid(grid, p, call):
 def expect_order(order, num_ranks, num_stages, m, call):
     """A list of num_ranks lists which together hold every op once."""
     assert isinstance(order, list) and len(order) == num_ranks, (
-        f"{call}: give a list of {num_ranks} lists, one per rank"
+        f"{call}: returned {reprlib.repr(order)}, expected a list of {num_ranks} lists, one per "
+        "rank"
     )
     due = sorted((kind, stage, i) for kind in "FB" for stage in range(num_stages) for i in range(m))
     held = sorted(op for rank_ops in order for op in rank_ops)
