@@ -23,7 +23,6 @@ import numpy as np
 
 from labkit.loading import Lab, choose_lab, find_labs, load_module
 
-MAX_CALLS_COMPARED = 24
 MAX_CAUSES = 3
 
 
@@ -84,17 +83,27 @@ def find_hint(lab: Lab, calls) -> str:
     """What a wrong result equals: 'your result is what you get when ...', or '' if nothing known.
 
     calls: (function name, args, kwargs, outcome), outcome as `outcome_of` returns it, newest last.
+    A mistake is named when it does what the learner's function did in every one of them, and gave
+    a wrong value in one: a call that only raises is no evidence, many causes end in a TypeError.
     """
     bank = read_bank(lab)
     solution = bank.solution
-    for name, args, kwargs, outcome in reversed(list(calls)[-MAX_CALLS_COMPARED:]):
-        if same(outcome, outcome_of(getattr(solution, name), args, kwargs)):
+    by_function = {}
+    for name, *call in reversed(list(calls)):
+        by_function.setdefault(name, []).append(call)
+    for name, made in by_function.items():
+
+        def does_the_same(call, name=name):
+            args, kwargs, outcome = call
+            return same(outcome, outcome_of(getattr(solution, name), args, kwargs))
+
+        if not any(call[2][0] == "value" and not does_the_same(call) for call in made):
             continue
         own, others = [], []
         for mistake in bank.mistakes:
             right = getattr(solution, mistake.replaces)
             bank.apply(mistake)  # a wrong helper makes the functions that call it wrong too
-            if same(outcome, outcome_of(getattr(solution, name), args, kwargs)):
+            if all(map(does_the_same, made)):
                 (own if mistake.replaces == name else others).append(mistake.when)
             setattr(solution, mistake.replaces, right)
         causes = list(dict.fromkeys(own or others))
@@ -182,8 +191,9 @@ def try_mistake(lab: Lab, name: str) -> Verdict:
                 self.claims.setdefault(claim["name"], claim)
 
         def pytest_lab_calls(self, calls):
-            for name, args, kwargs, outcome in list(calls)[-MAX_CALLS_COMPARED:]:
-                if not same(outcome, outcome_of(getattr(pristine, name), args, kwargs)):
+            for name, args, kwargs, outcome in calls:
+                right = outcome_of(getattr(pristine, name), args, kwargs)
+                if outcome[0] == "value" and not same(outcome, right):
                     type(self).wrong_value = True
 
     substitute = Substitute()

@@ -95,6 +95,23 @@ def test_a_right_result_gets_no_hint_and_a_wrong_helper_is_seen_through_its_call
     assert "rounded down" in hint
 
 
+def test_a_hint_must_fit_every_call(course):
+    """[1] for seven heads is what powers of two alone give; three ranks for twelve are not."""
+    lab = Lab(course.lab)
+    wrong = ("legal_tp_sizes", (7, 7, [7], 7), {}, ("value", [1]))
+    assert "powers of two" in find_hint(lab, [wrong])
+    threes = ("legal_tp_sizes", (12, 12, [3072], 8), {}, ("value", [1, 2, 3, 4, 6]))
+    assert find_hint(lab, [threes, wrong]) == find_hint(lab, [wrong, threes]) == ""
+
+
+def test_an_exception_alone_is_no_evidence(course):
+    """A size divided with / ends in a TypeError, too; so does nearly everything else."""
+    import numpy as np
+
+    call = ("column_parallel", (np.ones((2, 4)), np.ones((6, 4)), 2), {})
+    assert find_hint(Lab(course.lab), [(*call, ("raises", "TypeError"))]) == ""
+
+
 def test_same_tells_values_apart():
     import numpy as np
 
