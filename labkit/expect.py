@@ -9,14 +9,16 @@ import numpy as np
 from labkit.traced import TracedArray
 
 
-def describe_call(name: str, **arguments) -> str:
+def describe_call(name: str, /, **arguments) -> str:
     """`row_parallel(x[5, 12], W[7, 12], num_ranks=4)`: arrays by shape, the rest by value."""
     words = []
     for key, value in arguments.items():
         if isinstance(value, np.ndarray):
             words.append(f"{key}{list(value.shape)}")
+        elif type(value) is float:  # 0.00064, not 0.0006399999999999999
+            words.append(f"{key}={float(f'{value:.12g}')!r}")
         else:
-            words.append(f"{key}={value!r}")
+            words.append(f"{key}={_brief(value)}")
     return f"{name}({', '.join(words)})"
 
 
@@ -35,7 +37,7 @@ def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") ->
     if expected.ndim == 0 and _is_number(actual):
         actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
     elif type(actual) not in (np.ndarray, TracedArray):
-        wanted = f"an array {_shape(expected)}" if expected.ndim else "a number"
+        wanted = _shape(expected) if expected.ndim else "a number"
         _fail(call, f"returned {_describe(actual)}, expected {wanted}", idea)
     actual = np.array(actual, copy=True).view(np.ndarray)
     if actual.shape != expected.shape:
@@ -59,7 +61,11 @@ def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") ->
             count = f"; {wrong} of {error.size} elements differ"
         else:
             where = count = ""
-        text = f"off by {error.max():.3g}{where}: got {got:.6g}, expected {want:.6g}{count}"
+        dtypes = actual.dtype, expected.dtype
+        if dtypes[0].kind == dtypes[1].kind == "f" and dtypes[0].itemsize < dtypes[1].itemsize:
+            count += f"; its dtype is {dtypes[0]}, expected {dtypes[1]}"
+        got, want = _apart(got, want)
+        text = f"off by {error.max():.3g}{where}: got {got}, expected {want}{count}"
         _fail(call, text + _pattern(actual, expected, atol), idea)
 
 
@@ -100,7 +106,21 @@ def _is_number(value):
 
 
 def _shape(array):
-    return f"of shape {list(array.shape)}" if array.ndim else "a single number"
+    return f"an array of shape {list(array.shape)}" if array.ndim else "a single number"
+
+
+def _apart(*numbers):
+    """Numbers as text, with as many digits as tell them apart, 6 at least."""
+    for digits in range(6, 18):
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(texts)) == len(texts):
+            break
+    return texts
+
+
+def _brief(value):
+    text = _SHORT.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _describe(value):
@@ -110,10 +130,10 @@ def _describe(value):
         return "a masked array"
     if isinstance(value, np.ndarray):
         return f"an array of shape {list(value.shape)}"
-    text = _SHORT.repr(value)
     article = "an" if type(value).__name__[0] in "aeiou" else "a"
-    short = text if len(text) <= 60 else text[:57] + "..."
-    return f"{article} {type(value).__name__} ({short})"
+    described = f"{article} {type(value).__name__}"
+    text = _brief(value)  # `<generator object f at 0x7f...>` says nothing more
+    return described if text.startswith("<") else f"{described} ({text})"
 
 
 def _pattern(actual, expected, atol):
@@ -143,7 +163,10 @@ def _difference(actual, expected, where):
         if type(actual) is not type(expected):
             return f"returned a {type(actual).__name__}{at}, expected a {type(expected).__name__}"
         if len(actual) != len(expected):
-            return f"returned {len(actual)} entries{at}, expected {len(expected)}"
+            texts = _brief(actual), _brief(expected)
+            if any(text.endswith("...") for text in texts):  # too long to be read
+                texts = f"{len(actual)} entries", len(expected)
+            return f"returned {texts[0]}{at}, expected {texts[1]}"
         for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
             if text := _difference(a, e, f"{where}[{index}]"):
                 return text

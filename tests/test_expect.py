@@ -1,0 +1,49 @@
+"""Failure text: what came back and what was expected, both readable, in one sentence."""
+
+import numpy as np
+import pytest
+
+from labkit.expect import describe_call, expect_close, expect_equal
+
+
+def sentence(expect, *arguments, **keywords):
+    with pytest.raises(AssertionError) as failure:
+        expect(*arguments, call="f()", **keywords)
+    return str(failure.value)
+
+
+def test_numbers_that_differ_late_are_printed_until_they_differ():
+    text = sentence(expect_close, 0.0354796123, 0.0354796124, atol=1e-15)
+    assert "got 0.0354796123, expected 0.0354796124" in text
+    assert "got 1, expected 2." in sentence(expect_close, 1.0, 2.0, atol=0.1)
+
+
+def test_a_result_in_a_smaller_dtype_is_told_so():
+    expected = np.array([1.1, 2.3])
+    text = sentence(expect_close, expected.astype("f4"), expected, atol=1e-12)
+    assert "its dtype is float32, expected float64" in text
+    assert "dtype" not in sentence(expect_close, expected + 1e-3, expected, atol=1e-12)
+
+
+def test_a_wrong_shape_is_said_of_an_array():
+    text = sentence(expect_close, np.zeros((2, 3)), np.zeros((3, 2)), atol=0)
+    assert "returned an array of shape [2, 3], expected an array of shape [3, 2]" in text
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "said"),
+    [
+        ([1], [1, 7], "returned [1], expected [1, 7]."),
+        ([[0, 1], [2]], [[0, 1], [2, 3]], "returned [2] at [1], expected [2, 3]."),
+        ([0] * 70, [0] * 71, "returned 70 entries, expected 71."),
+        ((x for x in "ab"), ["a", "b"], "returned a generator, expected a list (['a', 'b'])."),
+    ],
+)
+def test_what_came_back_is_shown_while_it_is_short(actual, expected, said):
+    assert sentence(expect_equal, actual, expected) == f"f(): {said}"
+
+
+def test_a_call_is_described_in_one_line():
+    assert describe_call("f", x=np.zeros((2, 3)), p=4) == "f(x[2, 3], p=4)"
+    assert describe_call("f", a_s=5 * 1e-6 - 1e-22, b_s=4.0) == "f(a_s=5e-06, b_s=4.0)"
+    assert len(describe_call("f", name="x" * 1000, rows=[[0] * 99] * 99)) < 150
