@@ -3,6 +3,7 @@ the outcome of each claim. The scoreboard is drawn by labkit.scoreboard."""
 
 import copy
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -80,6 +81,7 @@ class State:
         self.which = which
         self.by_folder = {lab.path: lab for lab in labs}
         self.implementations = {}
+        self.out_of_time = set()  # (lab, test name)
         self.left_out = ""
 
     def lab_of(self, item):
@@ -150,6 +152,8 @@ class Recorder:
     def __init__(self, implementation):
         self._implementation = implementation
         self._calls = deque(maxlen=CALLS_KEPT)
+        self._running = None  # the call that has not come back: (function, args, kwargs)
+        self._error = None  # what the last call raised
 
     def __getattr__(self, name):
         value = getattr(self._implementation, name)
@@ -158,12 +162,15 @@ class Recorder:
 
         def call(*args, **kwargs):
             given = _copied(args), _copied(kwargs)
+            self._running = (name, *given)  # still so when a time limit ends the test
             try:
                 result = value(*args, **kwargs)
             except Exception as error:
                 self._calls.append((name, *given, ("raises", type(error).__name__)))
+                self._running, self._error = None, error
                 raise
             self._calls.append((name, *given, ("value", _copied(result))))
+            self._running = self._error = None
             return result
 
         return call
@@ -178,7 +185,10 @@ def _copied(value):
         return kind(map(_copied, value))
     if kind is dict:
         return {key: _copied(item) for key, item in value.items()}
-    return copy.deepcopy(value)
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a generator, say; the check judges what was returned
+        return kind
 
 
 # --- what can run here --------------------------------------------------------------------------
@@ -262,14 +272,25 @@ def pytest_runtest_makereport(item, call):
         return report
     if report.when == "setup" and report.passed:
         return report
-    recorder = item.stash.get(CALLS, None)
-    calls = list(recorder._calls) if recorder else []
-    report.claim = _claim(item, call, report, lab, lab.file(state.which), calls)
-    item.config.hook.pytest_lab_calls(calls=calls)
+    recorder = item.stash.get(CALLS, None) or Recorder(None)
+    report.claim = _claim(item, call, report, lab, lab.file(state.which), recorder)
+    item.config.hook.pytest_lab_calls(calls=list(recorder._calls))
     return report
 
 
-def _claim(item, call, report, lab, path, calls):
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    """What waits for a check that ran out of time is not run: it would only run as long."""
+    state = item.config.stash[STATE]
+    lab, marks = state.lab_of(item), item.iter_markers("waits_for")
+    name = getattr(item, "originalname", None)
+    for other in (name, *(name for mark in marks for name in mark.args)):
+        if (lab, other) in state.out_of_time:
+            state.out_of_time.add((lab, name))
+            pytest.fail(f"not run: {other} did not finish", pytrace=False)
+
+
+def _claim(item, call, report, lab, path, recorder):
     """The claim's record, in plain values so that it survives the way from an xdist worker."""
     points = item.get_closest_marker("points")
     waits = item.get_closest_marker("waits_for")
@@ -299,26 +320,47 @@ def _claim(item, call, report, lab, path, calls):
         return claim | {"message": text, "broken": text, "crashed": True}
     if isinstance(error, NotImplementedError):
         return claim | {"outcome": "todo", "message": text}
-    if isinstance(error, AssertionError):
+    own = call.excinfo.traceback[-1].path == path  # raised by the learner's own file
+    if isinstance(error, AssertionError) and not own:
         claim["message"] = text or _source_of(call.excinfo)
     elif isinstance(error, pytest.fail.Exception):
         claim["message"] = text
         if limit := re.search(r"Timeout \(>([\d.]+)s\)", text):
+            stuck = recorder._running and _described(recorder._running, lab) or "the check"
+            item.config.stash[STATE].out_of_time.add((lab, claim["name"]))
             claim["message"] = (
-                f"did not finish within {float(limit[1]):g} s (an endless loop?); "
+                f"{stuck} did not finish within {float(limit[1]):g} s (an endless loop?); "
                 "--timeout SECONDS sets the limit"
             )
             return claim | {"crashed": True}
     else:
-        claim["message"] = describe_exception(error, path)
+        asserted = isinstance(error, AssertionError) and not text
+        told = _source_of(call.excinfo) if asserted else describe_exception(error, path)
+        if recorder._calls:  # the test's own code may stumble over what a call gave it
+            after = "" if error is recorder._error else "after "
+            told = f"{after}{_described(recorder._calls[-1][:3], lab)}: {told}"
+        claim["message"] = told
         claim["crashed"] = True
     from labkit.mistakes import find_hint  # only a failure needs the bank
 
     try:
-        claim["hint"] = find_hint(lab, calls)
+        claim["hint"] = find_hint(lab, recorder._calls)
     except Exception as problem:  # a broken bank must not hide the learner's own failure
         claim["message"] += f" (the mistakes bank cannot be read: {problem})"
     return claim
+
+
+def _described(call, lab):
+    """`row_parallel(x[5, 24], W[48, 24], num_ranks=2)`: its arguments named as in the solution."""
+    from labkit.expect import describe_call
+    from labkit.mistakes import read_bank
+
+    name, args, kwargs = call
+    try:
+        signature = inspect.signature(getattr(read_bank(lab).solution, name))
+        return describe_call(name, **signature.bind(*args, **kwargs).arguments)
+    except Exception:  # a broken bank must not hide the learner's own failure
+        return f"{name}(...)"
 
 
 def _source_of(excinfo):

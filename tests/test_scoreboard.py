@@ -59,6 +59,56 @@ def test_a_failure_is_one_sentence_with_the_hint_and_no_traceback(course):
     assert max(map(len, run.text.splitlines())) <= 80
 
 
+BROKEN = {
+    "a wrong signature": (
+        "def column_parallel(x, W):\n    return x",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=1): TypeError: column_parallel() takes 2",
+    ),
+    "a wrong keyword": (
+        "def column_parallel(x, W, num_ranks):\n    return all_gather([x], dim=-1)",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=1): starter.py line {line}: TypeError: ",
+    ),
+    "shapes that do not fit": (
+        "def column_parallel(x, W, num_ranks):\n    return x @ W[:, num_ranks // 2 :].T",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=2): starter.py line {line}: ValueError: ",
+    ),
+    "an assertion of one's own": (
+        "def column_parallel(x, W, num_ranks):\n    assert num_ranks < 3, 'my own'",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=3): starter.py line {line}: "
+        "AssertionError: my own",
+    ),
+    "a bare assertion": (
+        "def column_parallel(x, W, num_ranks):\n    assert num_ranks > 8",
+        "num_ranks=1): starter.py line {line}: assert num_ranks > 8",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "said"), BROKEN.values(), ids=BROKEN)
+def test_an_exception_names_the_call_and_the_line_and_is_no_known_mistake(course, code, said):
+    if "assert num_ranks < 3" in code:  # right until then
+        code += "\n    return dense(x, W)\n\ndef dense(x, W):\n    return x @ W.T"
+    solve(course, "shard_size", wrong=[("def column_parallel(", code + "\n\ndef hidden(")])
+    line = course.starter.read_text(encoding="utf-8").split("\ndef column_parallel")[0].count("\n")
+    run = course.pytest("lab-01", "-k", "column_parallel_equals", impl="starter")
+    text = " ".join(run.text.split())
+    assert said.format(line=line + 3) in text
+    assert "Hint" not in text
+
+
+def test_a_check_that_stumbles_over_a_result_names_the_call_before(course):
+    test = "def test_it(lab):\n    assert lab.f(n=3)[0] == 1\n"
+    course.add_lab("lab-08-x", "def f(n):\n    return {}\n", test)
+    assert "after f(n=3): KeyError: 0" in course.pytest("lab-08").text
+
+
+def test_a_generator_is_judged_by_the_check(course):
+    code = "def shard_size(*a):\n    yield 12\n\ndef hidden("
+    solve(course, wrong=[("def shard_size(", code)])
+    text = " ".join(course.pytest(f"lab-01::{SOLVED}", impl="starter").text.split())
+    assert "returned a generator, expected an int (12)" in text
+
+
 def test_tb_brings_the_traceback_back(course):
     solve(course, wrong=[("def shard_size(", "def shard_size(*a):\n    return 0\n\ndef hidden(")])
     assert "def test_shard" not in course.pytest("lab-01", impl="starter").text
@@ -151,7 +201,37 @@ def test_an_endless_loop_ends_at_the_time_limit(course):
     solve(course, wrong=[("def shard_size(", loop)])
     run = course.pytest(f"lab-01::{SOLVED}", "--timeout=1", impl="starter")
     assert run.status == 1
-    assert "did not finish within 1 s (an endless loop?)" in " ".join(run.text.split())
+    text = " ".join(run.text.split())
+    said = "shard_size(dimension='out_features', size=48, num_ranks=4) did not finish within 1 s"
+    assert said in text
+
+
+def test_what_waits_for_an_endless_loop_is_not_run(course):
+    test = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.points(50)
+@pytest.mark.parametrize("case", [1, 2])
+def test_loops(lab, case):
+    Path(f"ran-{case}").touch()
+    lab.f()
+
+@pytest.mark.points(30)
+@pytest.mark.waits_for("test_loops")
+def test_waits(lab):
+    Path("ran-3").touch()
+
+@pytest.mark.points(20)
+@pytest.mark.waits_for("test_waits")
+def test_waits_for_what_waits(lab):
+    Path("ran-4").touch()
+"""
+    course.add_lab("lab-08-x", "def f():\n    while True:\n        pass\n", test)
+    run = course.pytest("lab-08", "--timeout=1")
+    assert sorted(path.name for path in course.root.glob("ran-*")) == ["ran-1"]
+    assert "f() did not finish within 1 s" in run.text
+    assert "waits  30" in run.text and "waits  20" in run.text and "0/100 points" in run.text
 
 
 def test_an_endless_import_costs_one_time_limit_not_one_per_check(course):
