@@ -336,6 +336,25 @@ def fastest_all_reduce__ring_first(num_ranks, payload_bytes, kernel_s, c_s, a_s,
     return name, costs[name]
 
 
+def fastest_all_reduce__tie_by_name(
+    num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes_per_s
+):
+    """a tie goes to the first name in the alphabet, as min() of (seconds, name) decides.
+
+    "ring" stands before "two_shot" there. Among equals the docstring's order decides, so compare
+    the seconds alone: min(costs, key=costs.get).
+    Rejected by: test_one_shot_two_shot_and_min
+    """
+    direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
+    ring_s = ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
+    seconds, name = min(
+        (one_shot_all_reduce_s(*direct), "one_shot"),
+        (two_shot_all_reduce_s(*direct), "two_shot"),
+        (ring_s, "ring"),
+    )
+    return name, seconds
+
+
 def hierarchical_all_reduce_s__whole_payload_across(
     num_nodes,
     gpus_per_node,
@@ -469,6 +488,45 @@ def calibrate__forgets_the_protocols(points, protocols=NCCL_PROTOCOLS):
         rows.append([entry / seconds_s for entry in row])
     c_s, a_s, s_per_byte = least_squares(rows)
     return c_s, a_s, 1 / s_per_byte
+
+
+def calibrate__fill_beside_the_ring(points, protocols=NCCL_PROTOCOLS):
+    """the bytes that fill the pipeline stand beside the payload, without the factor 2(p-1)/p.
+
+    They travel round like the payload: the coefficient of 1/busbw is that of protocol_times_s,
+    2(p-1)/p x (payload + fill) / part. Fitted and predicted by two formulas, constants drift.
+    Rejected by: test_calibrate
+    """
+    chosen = [STRAIGHT_LINE[0]] * len(points)
+    for _ in range(4):
+        rows = []
+        for (p, size, seconds_s), (factor, part, fill) in zip(points, chosen, strict=True):
+            hops = 2 * (p - 1)
+            row = [factor, factor * hops, (hops / p * size + fill) / part]
+            rows.append([entry / seconds_s for entry in row])
+        c_s, a_s, s_per_byte = least_squares(rows)
+        fits = [
+            protocol_times_s(*point[:2], c_s, a_s, 1 / s_per_byte, protocols) for point in points
+        ]
+        chosen = [protocols[times.index(min(times))] for times in fits]
+    return c_s, a_s, 1 / s_per_byte
+
+
+def busbw_at__in_the_order_given(num_ranks, measured):
+    """the measured rank counts are taken in the order in which they were given.
+
+    np.interp wants them ascending and does not say so when they are not; a dict is in the order in
+    which somebody measured.
+    Rejected by: test_predict_measured
+    """
+    require(num_ranks=num_ranks)
+    for ranks, busbw in measured.items():
+        require(num_ranks=ranks, busbw_bytes_per_s=busbw)
+    if not measured:
+        raise ValueError("measured must hold the bytes/s of one rank count at least, not {}")
+    ranks = list(measured)
+    logs = np.interp(math.log(num_ranks), np.log(ranks), np.log([measured[p] for p in ranks]))
+    return math.exp(logs)
 
 
 def busbw_at__straight_line(num_ranks, measured):

@@ -446,10 +446,11 @@ def least_squares(rows):
 
 
 def protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols):
-    """Return a list with the seconds of each protocol: a ring with its factors and its fill.
+    """Return a list with the seconds of each protocol: a ring of payload + fill bytes.
 
-    One rank: zeros. ValueError for bad input. Source: NCCL src/graph/tuning.cc, latencies and
-    bandwidth factors per protocol.
+    A row of protocols is (factor on c and a, part of busbw, fill in bytes): what fills the pipeline
+    travels round like the payload behind it. One rank: zeros. ValueError for bad input. Source:
+    NCCL src/graph/tuning.cc, latencies and bandwidth factors per protocol.
     """
     # BEGIN SOLUTION (task 6)
     require(c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s, payload_bytes=payload_bytes)
@@ -482,8 +483,9 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     payloads among them; two tiny payloads and a huge one fix the three best. Divided by its
     seconds, each point is a linear equation that says 1: least_squares weighs relative errors. Its
     coefficients depend on the protocol, so begin with STRAIGHT_LINE, then let each point take the
-    protocol that is fastest with the constants found, and fit again, four times in all.
-    ValueError for too few points, 1 rank, 0 s, points that give no busbw, and other bad input.
+    protocol that is fastest with the constants found, and fit again: two to four fits settle it.
+    ValueError that says which, for too few points, for one rank count or one payload alone, for
+    1 rank, 0 s or points that give no busbw, and for other bad input.
     """
     # BEGIN SOLUTION (task 6)
     for num_ranks, payload_bytes, seconds_s in points:
@@ -498,7 +500,7 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
             "c, a and busbw need 3 points with 2 rank counts and 2 payloads among them"
         )
     chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(4):  # two or three rounds settle it
+    for _ in range(4):  # two or three settle it
         rows = []
         for (num_ranks, payload_bytes, seconds_s), (factor, part, fill) in zip(
             points, chosen, strict=True
@@ -521,7 +523,7 @@ def busbw_at(num_ranks, measured):
     """Return the bus bandwidth, bytes/s, at num_ranks from measured {num_ranks: busbw}.
 
     Between two measured rank counts: a straight line in log(ranks), log(busbw). Outside: the
-    nearest. ValueError when measured is empty, and for other bad input.
+    nearest. measured may be in any order. ValueError when it is empty, and for other bad input.
     """
     # BEGIN SOLUTION (task 6)
     require(num_ranks=num_ranks)

@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [582af96ad3cc]
+# lab-03 starter: write where NotImplementedError stands. [fda48c9bb0cf]
 """Lab 03: the communication bill of tensor parallelism.
 
 One sentence in code: an all-reduce costs `c + 2 (p-1) a + 2 (p-1)/p * bytes / busbw` seconds.
@@ -396,10 +396,11 @@ def least_squares(rows):
 
 
 def protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols):
-    """Return a list with the seconds of each protocol: a ring with its factors and its fill.
+    """Return a list with the seconds of each protocol: a ring of payload + fill bytes.
 
-    One rank: zeros. ValueError for bad input. Source: NCCL src/graph/tuning.cc, latencies and
-    bandwidth factors per protocol.
+    A row of protocols is (factor on c and a, part of busbw, fill in bytes): what fills the pipeline
+    travels round like the payload behind it. One rank: zeros. ValueError for bad input. Source:
+    NCCL src/graph/tuning.cc, latencies and bandwidth factors per protocol.
     """
     raise NotImplementedError(
         "lab-03 · protocol_times_s is yours to write (about 7 lines). "
@@ -427,8 +428,9 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     payloads among them; two tiny payloads and a huge one fix the three best. Divided by its
     seconds, each point is a linear equation that says 1: least_squares weighs relative errors. Its
     coefficients depend on the protocol, so begin with STRAIGHT_LINE, then let each point take the
-    protocol that is fastest with the constants found, and fit again, four times in all.
-    ValueError for too few points, 1 rank, 0 s, points that give no busbw, and other bad input.
+    protocol that is fastest with the constants found, and fit again: two to four fits settle it.
+    ValueError that says which, for too few points, for one rank count or one payload alone, for
+    1 rank, 0 s or points that give no busbw, and for other bad input.
     """
     raise NotImplementedError(
         "lab-03 · calibrate is yours to write (about 28 lines). "
@@ -440,7 +442,7 @@ def busbw_at(num_ranks, measured):
     """Return the bus bandwidth, bytes/s, at num_ranks from measured {num_ranks: busbw}.
 
     Between two measured rank counts: a straight line in log(ranks), log(busbw). Outside: the
-    nearest. ValueError when measured is empty, and for other bad input.
+    nearest. measured may be in any order. ValueError when it is empty, and for other bad input.
     """
     raise NotImplementedError(
         "lab-03 · busbw_at is yours to write (about 8 lines). "

@@ -8,6 +8,7 @@ value is a handful of float64 operations, whatever their order.
 import json
 import math
 import re
+import reprlib
 from pathlib import Path
 from statistics import median
 
@@ -90,6 +91,13 @@ def check(lab, name, arguments, expected, idea):
     call = describe_call(name, **arguments)
     actual = getattr(lab, name)(**arguments)
     expect_close(actual, float(expected), call=call, atol=1e-12 * abs(expected), idea=idea)
+
+
+def expect_tuple(result, names, call):
+    """A tuple with one entry for each name."""
+    assert isinstance(result, tuple) and len(result) == len(names), (
+        f"{call}: returned {reprlib.repr(result)}, expected a tuple ({', '.join(names)})"
+    )
 
 
 def walk(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, rounds):
@@ -219,7 +227,7 @@ def test_both_sides_of_the_rule(lab):
         call = describe_call("tensor_parallel_sides", **arguments)
         sides = lab.tensor_parallel_sides(**arguments)
         idea = "paid = messages x seconds; saved = step on one rank - step on p ranks"
-        assert isinstance(sides, tuple) and len(sides) == 2, f"{call}: must be (paid_s, saved_s)"
+        expect_tuple(sides, ("paid_s", "saved_s"), call)
         for side, want in zip(sides, expected, strict=True):
             expect_close(side, want, call=call, atol=1e-12, idea=idea)
 
@@ -251,7 +259,7 @@ def test_links(lab):
         arguments = {"link": link, "num_ranks": num_ranks, "payload_bytes": payload}
         call = describe_call("all_reduce_range_s", **arguments)
         result = lab.all_reduce_range_s(**arguments)
-        assert isinstance(result, tuple) and len(result) == 2, f"{call}: must be (best, worst)"
+        expect_tuple(result, ("best_s", "worst_s"), call)
         for side, want in zip(result, (best, worst), strict=True):
             idea = "best: low c, low a, high busbw; worst: the other ends"
             expect_close(side, want, call=call, atol=1e-12 * want, idea=idea)
@@ -339,8 +347,15 @@ def test_one_shot_two_shot_and_min(lab):
             check(lab, "two_shot_all_reduce_s", arguments, two, "two rounds, the ring's bytes")
     slow = {"kernel_s": kernel_s, "c_s": 5 * us, "a_s": 0.8 * us, "busbw_bytes_per_s": rate}
     quick = {**slow, "c_s": 1 * us, "a_s": 0.1 * us}
+    # powers of two: a tie however the terms are ordered
+    even = {"kernel_s": 2**-20, "c_s": 2**-19, "a_s": 0.0, "busbw_bytes_per_s": 2.0**36}
+    fastest, tie = (
+        "the lowest of the three lines at this payload",
+        "a tie: the order of the docstring",
+    )
     for num_ranks, payload, constants, name, seconds in (
         (1, 1 * GiB, slow, "one_shot", 0.0),  # a tie of all three
+        (8, 1 * GiB, even, "two_shot", 2**-19 + 1.75 * 2**-6),  # of two-shot and the ring
         (2, 1 * GiB, slow, "one_shot", 5 * us + GiB / rate),
         (8, 256 * KiB, slow, "one_shot", 5 * us + 7 * 256 * KiB / rate),
         (8, 512 * KiB, slow, "two_shot", 10 * us + 1.75 * 512 * KiB / rate),
@@ -349,8 +364,8 @@ def test_one_shot_two_shot_and_min(lab):
         arguments = {"num_ranks": num_ranks, "payload_bytes": payload, **constants}
         call = describe_call("fastest_all_reduce", **arguments)
         choice = lab.fastest_all_reduce(**arguments)
-        assert isinstance(choice, tuple) and len(choice) == 2, f"{call}: must be (name, seconds)"
-        idea = "the lowest of the three lines at this payload"
+        expect_tuple(choice, ("name", "seconds"), call)
+        idea = tie if constants is even else fastest
         expect_equal(choice[0], name, call=call, idea=idea)
         expect_close(choice[1], seconds, call=call, atol=1e-12 * seconds, idea=idea)
 
@@ -399,7 +414,7 @@ def test_expert_parallel(lab):
     ):
         call = describe_call("expert_parallel_bytes", **arguments)
         result = lab.expert_parallel_bytes(**arguments)
-        assert isinstance(result, tuple) and len(result) == 2, f"{call}: (dispatch, combine)"
+        expect_tuple(result, ("dispatch_bytes", "combine_bytes"), call)
         idea = "every token goes to top_k experts: FP8 and a scale out, BF16 back"
         for actual, want in zip(result, expected, strict=True):
             expect_close(float(actual), want, call=call, atol=1e-9, idea=idea)
@@ -449,7 +464,9 @@ def test_predict_switches_protocols(lab):
                 each = [fastest(num_ranks, payload, *truth, [row]) for row in protocols]
                 call = describe_call("protocol_times_s", **arguments)
                 times = lab.protocol_times_s(**arguments)
-                assert isinstance(times, list) and len(times) == len(each), f"{call}: want a list"
+                assert isinstance(times, list) and len(times) == len(each), (
+                    f"{call}: returned {reprlib.repr(times)}, expected a list of {len(each)} times"
+                )
                 idea = "a ring of payload + fill, factor x c and a, part x busbw"
                 for actual, want in zip(times, each, strict=True):
                     expect_close(actual, want, call=call, atol=1e-12 * want, idea=idea)
@@ -474,28 +491,27 @@ def test_calibrate(lab):
         for protocols in (LINE, NCCL):
             points = [(p, size, fastest(p, size, *truth, protocols)) for p, size in chosen]
             for count in (3, 5):
-                call = f"calibrate({count} points of c, a, busbw = {truth})"
+                constants = ", ".join(f"{value:g}" for value in truth)
+                call = f"calibrate({count} points of c, a, busbw = {constants})"
                 found = lab.calibrate(points[:count], protocols)
-                assert isinstance(found, tuple) and len(found) == 3, f"{call}: want (c, a, busbw)"
-                for actual, want, name in zip(found, truth, ("c", "a", "busbw"), strict=True):
-                    idea = f"{name}: each point is one linear equation in c, a and 1/busbw"
+                names = ("c_s", "a_s", "busbw_bytes_per_s")
+                expect_tuple(found, names, call)
+                for actual, want, name in zip(found, truth, names, strict=True):
+                    idea = (
+                        f"{name}: each point is one linear equation in c, a and 1/busbw, with the "
+                        "coefficients of protocol_times_s: factor, factor x 2(p-1), and "
+                        "2(p-1)/p x (payload + fill) / part"
+                    )
                     atol = max(1e-6 * want, 1e-12)  # three unknowns that differ by 1e9
                     expect_close(actual, want, call=call, atol=atol, idea=idea)
     # A point that is 1 % off moves the fit by about 1 %, however large the other points are.
     points = [(p, size, fastest(p, size, 5 * us, 1 * us, 4e11, LINE)) for p, size in chosen]
     points[0] = (*chosen[0], points[0][2] * 1.01)
     c_s, a_s, rate = lab.calibrate(points, LINE)
-    assert abs(c_s / (5 * us) - 1) < 0.03, "calibrate: weigh relative errors, not seconds"
-    for bad, words, unit in (
-        ([(2, 1024, 7e-6), (8, 4096, 16e-6)], ["points"], None),
-        ([(2, 1024, 7e-6), (2, 4096, 8e-6), (2, GiB, 3e-3)], ["points", "rank counts"], None),
-        ([(2, 1024, 7e-6), (4, 1024, 8e-6), (8, 1024, 9e-6)], ["points", "payloads"], None),
-        ([(1, 1024, 7e-6), (8, 1024, 16e-6), (8, GiB, 3e-3)], ["points", "ranks"], None),
-        ([(2, 1024, 0.0), (8, 1024, 16e-6), (8, GiB, 3e-3)], ["points"], "s"),
-        ([(2, 1024, 7e-6), (8, 1024, 16e-6), (8, GiB, 1e-9)], ["points", "busbw"], None),
-    ):
-        call = f"calibrate({bad})"
-        expect_refusal(lambda bad=bad: lab.calibrate(bad), call=call, words=words, unit=unit)
+    assert abs(c_s / (5 * us) - 1) < 0.03, (
+        f"calibrate: with one point 1 % off, c is {c_s:.3g} s, expected 5e-06 to 3 %. "
+        "Look again at: weigh relative errors, not seconds."
+    )
 
 
 @pytest.mark.points(8)
@@ -504,14 +520,17 @@ def test_predict_measured(lab):
     """Three points predict sizes and ranks that were not measured."""
     for ranks, measured, expected in (
         (4, {2: 20e9, 8: 5e9}, 10e9),
-        (4, {8: 200e9, 2: 200e9}, 200e9),
+        (4, {8: 5e9, 2: 20e9}, 10e9),  # measured in any order
         (16, {2: 20e9, 8: 5e9}, 5e9),
         (2, {4: 7e9}, 7e9),
         (3, {2: 20e9, 4: 5e9, 8: 4e9}, 20e9 * (5 / 20) ** math.log2(3 / 2)),
         (6, {2: 20e9, 4: 5e9, 8: 4e9}, 5e9 * (4 / 5) ** math.log2(6 / 4)),
     ):
         arguments = {"num_ranks": ranks, "measured": measured}
-        idea = "a line in log(ranks), log(busbw) between the two nearest; the nearest outside"
+        idea = (
+            "a line in log(ranks), log(busbw) between the two nearest, in whatever order they were "
+            "measured; the nearest outside"
+        )
         check(lab, "busbw_at", arguments, expected, idea)
     for measured, words, unit in (({}, ["measured"], None), ({2: 0.0}, ["0.0"], "bytes/s")):
         call = f"busbw_at(4, {measured})"
@@ -594,6 +613,15 @@ CALLS = {
     "protocol_times_s": {**RING, "protocols": LINE},
     "predict_all_reduce_s": RING,
 }
+# Points that fix no c, a and busbw: what the message must name, and the unit.
+UNFIT_POINTS = (
+    ([(2, 1024, 7e-6), (8, 4096, 16e-6)], "points", None),  # two
+    ([(2, 1024, 7e-6), (2, 4096, 8e-6), (2, GiB, 3e-3)], "rank", None),  # one rank count
+    ([(2, 1024, 7e-6), (4, 1024, 8e-6), (8, 1024, 9e-6)], "payload", None),  # one payload
+    ([(1, 1024, 7e-6), (8, 1024, 16e-6), (8, GiB, 3e-3)], "rank", None),  # of one rank
+    ([(2, 1024, 0.0), (8, 1024, 16e-6), (8, GiB, 3e-3)], "0", "s"),
+    ([(2, 1024, 7e-6), (8, 1024, 16e-6), (8, GiB, 1e-9)], "busbw", None),  # the largest is fastest
+)
 NOT_QUANTITIES = ("operation", "link", "protocols")
 
 
@@ -609,9 +637,14 @@ def bad_values(name):
 
 
 @pytest.mark.points(5)
-@pytest.mark.parametrize("function", CALLS)
+@pytest.mark.parametrize("function", [*CALLS, "calibrate"])
 def test_bad_input(lab, function):
     """Bad input is a ValueError naming argument, unit and value."""
+    if function == "calibrate":
+        for bad, word, unit in UNFIT_POINTS:
+            call = f"calibrate({bad})"
+            expect_refusal(lambda bad=bad: lab.calibrate(bad), call=call, words=[word], unit=unit)
+        return
     arguments = CALLS[function]
     getattr(lab, function)(**arguments)
     for name in arguments:
