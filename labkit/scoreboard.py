@@ -5,13 +5,15 @@
     {"schema": "lab-scores/1",
      "implementation": "solution" | "starter",
      "labs": [{"lab": str, "file": str, "sha256": str, "broken": str,
-               "points": {"earned": int, "not_run": int, "not_selected": int, "total": 100},
+               "points": {"earned": int, "not_run": int, "not_reached": int,
+                          "not_selected": int, "total": 100},
                "claims": [{"name": str, "text": str, "points": int,
                            "outcome": "passed" | "failed" | "todo" | "waits" | "not_run",
                            "message": str, "hint": str, "waits_for": [str]}]}]}
 
 `broken` is why the file could not be loaded, else "". A claim with several cases earns its points
-when every case passed. Points not run here are never earned.
+when every case passed. Points not run here are never earned. Not reached is what was selected
+when the run was stopped, by Ctrl-C or by -x.
 """
 
 import json
@@ -34,15 +36,28 @@ LOOK = {
     "waits": ("waits", {"yellow": True}),
     "not_run": ("not run", {"cyan": True}),
 }
+NOT_EARNED = {
+    "not_run": "{} not run here",
+    "not_reached": "stopped, {} not reached",
+    "not_selected": "{} not selected",
+}
 
 
-def score_lab(lab, which, cases):
-    """One lab's entry of the scoreboard from the records of its cases (labkit.plugin._claim)."""
-    claims = {}
+def score_lab(lab, which, cases, unreached=()):
+    """One lab's entry of the scoreboard from the records of its cases (labkit.plugin._claim).
+
+    `unreached`: the tests with a case that was selected and never run, and their points.
+    """
+    unreached, claims = dict(unreached), {}
     for case in cases:
         claim = claims.setdefault(case["name"], dict(case))
         if ORDER.index(case["outcome"]) < ORDER.index(claim["outcome"]):
             claims[case["name"]] = dict(case)
+    for name in unreached.keys() & claims.keys():
+        if claims[name]["outcome"] == "passed":  # so far
+            del claims[name]
+        else:
+            del unreached[name]
     passed = {name for name, claim in claims.items() if claim["outcome"] == "passed"}
     for claim in claims.values():
         blocking = [name for name in claim["waits_for"] if name in claims and name not in passed]
@@ -56,7 +71,9 @@ def score_lab(lab, which, cases):
             points["earned"] += claim["points"]
         elif claim["outcome"] == "not_run":
             points["not_run"] += claim["points"]
-    points["not_selected"] = TOTAL - sum(claim["points"] for claim in claims.values())
+    points["not_reached"] = sum(unreached.values())
+    known = sum(claim["points"] for claim in claims.values()) + points["not_reached"]
+    points["not_selected"] = TOTAL - known
     points["total"] = TOTAL
     keys = ("name", "text", "points", "outcome", "message", "hint", "waits_for")
     return {
@@ -78,6 +95,14 @@ class Scoreboard:
         self.scores_file = scores_file and Path(scores_file).absolute()
         self.cases = {}  # node id -> record; teardown failures overwrite
         self.order = {}
+        self.selected = {}  # node id -> (lab, test name, points); not known under xdist
+
+    def pytest_collection_finish(self, session):
+        labs = {lab.path: lab.name for lab in self.labs}
+        for item in session.items:
+            mark = item.get_closest_marker("points")
+            if mark and item.path.parent in labs:
+                self.selected[item.nodeid] = labs[item.path.parent], item.originalname, mark.args[0]
 
     def pytest_runtest_logreport(self, report):
         claim = getattr(report, "claim", None)
@@ -91,7 +116,13 @@ class Scoreboard:
             ids = [i for i, case in self.cases.items() if case["lab"] == lab.name]
             if ids:
                 ids.sort(key=self.order.get)
-                yield score_lab(lab, self.which, [self.cases[i] for i in ids])
+                cases = [self.cases[i] for i in ids]
+                yield score_lab(lab, self.which, cases, self._unreached(lab.name))
+
+    def _unreached(self, lab_name):
+        for nodeid, (lab, test, points) in self.selected.items():
+            if lab == lab_name and nodeid not in self.cases:
+                yield test, points
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter, config):
@@ -124,9 +155,9 @@ class Scoreboard:
     def _draw(self, out, entry):
         points = entry["points"]
         score = f"{points['earned']}/{points['total']} points"
-        for key, label in (("not_run", "not run here"), ("not_selected", "not selected")):
+        for key, text in NOT_EARNED.items():
             if points[key]:
-                score += f", {points[key]} {label}"
+                score += ", " + text.format(points[key])
         out.ensure_newline()
         out.write_line("")
         title = f"{entry['lab']}  {entry['file']} {entry['sha256'][:12]}"

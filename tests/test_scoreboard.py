@@ -295,3 +295,40 @@ def test_a_lab_without_tests_is_an_error(course):
 
 def test_no_test_selected_is_an_error(read_only_course):
     assert read_only_course.pytest("lab-01", "-k", "no_such_check").status == 5
+
+
+@pytest.mark.parametrize(
+    ("stop", "arguments", "status"),
+    [("raise KeyboardInterrupt", [], 2), ("assert False, 'stop here'", ["-x"], 1)],
+)
+def test_what_a_stopped_run_did_not_reach_is_told_from_what_was_not_selected(
+    course, stop, arguments, status
+):
+    test = f"""
+import pytest
+
+@pytest.mark.points(20)
+def test_first(lab):
+    pass
+
+@pytest.mark.points(30)
+@pytest.mark.parametrize("case", [1, 2])
+def test_cases(lab, case):
+    if case == 2:
+        {stop}
+
+@pytest.mark.points(40)
+def test_after(lab):
+    pass
+
+@pytest.mark.points(10)
+def test_other(lab):
+    pass
+"""
+    course.add_lab("lab-08-x", "x = 1\n", test)
+    run = course.pytest("lab-08", "-k", "not other", *arguments)
+    left = 70 if status == 2 else 40
+    said = f"20/100 points, stopped, {left} not reached, 10 not selected"
+    assert run.status == status and said in run.text
+    complete = course.pytest("lab-08", "-k", "not other and not cases")
+    assert "60/100 points, 40 not selected" in complete.text
