@@ -32,11 +32,14 @@ name = "local"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("lab", help="lab-01, ...")
+    parser.add_argument("lab", nargs="?", help="lab-01, ...")
+    name = parser.parse_args().lab
+    if not name:
+        sys.exit("which lab? such as: make mutation LAB=lab-01")
     try:
-        lab = choose_lab(parser.parse_args().lab, find_labs())
+        lab = choose_lab(name, find_labs())
     except ValueError as error:
-        parser.error(str(error))
+        sys.exit(f"LAB={error}")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in ("conftest.py", "pytest.ini"):

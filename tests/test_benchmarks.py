@@ -1,0 +1,21 @@
+"""The benchmarks' command lines."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "which lab? such as: make mutation LAB=lab-01\n"),
+        (["lab-99"], "LAB='lab-99' is not a lab; there are lab-01-"),
+    ],
+)
+def test_mutation_asks_for_a_lab_in_the_words_of_make(arguments, said):
+    command = [sys.executable, str(ROOT / "benchmarks" / "mutation.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and done.stderr.startswith(said) and not done.stdout
