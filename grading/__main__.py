@@ -5,11 +5,13 @@ disk before the next one begins: stop it at any moment and run it again.
 """
 
 import argparse
+import contextlib
+import os
 import sys
 
 from grading.limits import MIB, Limits
 
-OK, PROBLEM, USAGE = 0, 1, 2
+PROBLEM, USAGE = 1, 2
 
 
 def main(arguments=None) -> int:
@@ -43,8 +45,8 @@ def main(arguments=None) -> int:
     )
     _add_grading_options(run)
 
-    one = commands.add_parser("one", help="grade one file and show what its student would read")
-    one.add_argument("file", help="the student's starter.py")
+    one = commands.add_parser("one", help="grade one hand-in and show what its student would read")
+    one.add_argument("file", help="the student's starter.py, or a folder of theirs that holds it")
     one.add_argument("--lab", required=True, help="such as 01")
     one.add_argument("--results", help="also write Gradescope's results.json here")
     one.add_argument("--classroom", help="also write GitHub Classroom's result (JSON) here")
@@ -74,10 +76,24 @@ def main(arguments=None) -> int:
     doctor.add_argument("--no-color", action="store_true", help="plain text")
 
     options = parser.parse_args(arguments)
+    if sys.platform != "linux":
+        print(
+            f"grading: this tool needs Linux, whose kernel isolates the submissions; on "
+            f"{sys.platform} use a virtual machine, a container or WSL 2",
+            file=sys.stderr,
+        )
+        return USAGE
     from grading import commands as implementations
 
+    with contextlib.suppress(AttributeError):  # a stand-in for a terminal, which takes any letter
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return getattr(implementations, options.command)(options)
+        status = getattr(implementations, options.command)(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # `export | head -1`; what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PROBLEM
     except implementations.UserError as error:
         print(f"grading: {error}", file=sys.stderr)
         return USAGE

@@ -10,6 +10,7 @@ weakly sandboxed one might, so there is no cluster for those.
 import atexit
 import importlib.util
 import itertools
+import os
 import re
 import shutil
 import threading
@@ -19,6 +20,7 @@ from dataclasses import asdict
 from grading.course import environment, labs_by_prefix, tests_digest
 from grading.limits import Limits
 from grading.reader import Submission
+from grading.run import grade_locally
 from grading.station import Station, failure
 
 LOST = 5  # how many workers or jobs one submission may lose before it is held
@@ -78,6 +80,23 @@ def sbatch_options(texts: list[str]) -> dict[str, str]:
     if not re.fullmatch(r"[1-9]\d{0,3}", found.get("cpus_per_task", "1")):
         raise ClusterError(f"--slurm cpus-per-task={found['cpus_per_task']}: give a whole number")
     return found
+
+
+def engine(limits, secret, weak, where, out, jobs_at_once, sbatch):
+    """What grades a list of jobs: this machine (`where` is None) or a cluster."""
+    at_once = jobs_at_once or len(os.sched_getaffinity(0))
+
+    def grade(jobs):
+        if where in SLURM:
+            from grading.slurm import grade_on_slurm
+
+            count = jobs_at_once if where == "slurm" else at_once
+            return grade_on_slurm(jobs, limits, secret, where, out, count, sbatch)
+        if where:
+            return grade_on_dask(jobs, limits, secret, where, at_once)
+        return grade_locally(jobs, limits, secret, weak, at_once)
+
+    return grade
 
 
 def course_of(prefix):

@@ -27,7 +27,7 @@ from grading.exports import (
 from grading.ledger import Ledger, LedgerError
 from grading.limits import MIB, Limits
 from grading.reader import Submission, SubmissionsError, read_one, read_submissions
-from grading.run import grade_locally, record_of
+from grading.run import record_of
 from grading.run import run as run_jobs
 from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, check_private, inspect_machine
 from grading.station import Station
@@ -140,19 +140,8 @@ def run(options) -> int:
             "NAME/lab-01*/starter.py, NAME/starter-01.py, or an export of Canvas, Moodle, "
             "Gradescope or GitHub Classroom"
         )
-    at_once = options.jobs or os.cpu_count()
-
-    def engine(jobs):
-        if options.cluster in cluster.SLURM:
-            from grading.slurm import grade_on_slurm
-
-            count = options.jobs if options.cluster == "slurm" else at_once
-            where = options.cluster, options.out
-            return grade_on_slurm(jobs, limits, secret, *where, count, sbatch)
-        if options.cluster:
-            return cluster.grade_on_dask(jobs, limits, secret, options.cluster, at_once)
-        return grade_locally(jobs, limits, secret, weak, at_once)
-
+    where = options.cluster, options.out, options.jobs, sbatch
+    engine = cluster.engine(limits, secret, weak, *where)
     started = time.monotonic()
     try:
         with Ledger(options.out, write=True) as ledger:
@@ -171,8 +160,9 @@ def run(options) -> int:
                 )
             known = len(found.submissions) - graded - held
             seconds = time.monotonic() - started
-            _summary(console, ledger.records(), ledger.waiting())
             _export(ledger, options)
+            _summary(console, ledger.records(), ledger.waiting())
+            _show_absent(console, ledger, found.submissions)
     except (LedgerError, SandboxError, cluster.ClusterError) as error:
         raise UserError(str(error)) from None
     except sqlite3.Error as error:
@@ -210,10 +200,33 @@ def _show_found(console, found):
     shapes = ", ".join(f"{count} {shape}" for shape, count in sorted(found.shapes.items()))
     count = _count(len(found.submissions), "submission")
     console.print(f"{count} recognised" + (f" ({shapes})." if shapes else "."))
-    for where, why in found.ignored[:100]:
+    _show_ignored(console, found.ignored)
+
+
+def _show_ignored(console, ignored):
+    for where, why in ignored[:100]:
         console.print(f"  [yellow]not graded[/] {escape(where)}: {escape(why)}", soft_wrap=True)
-    if len(found.ignored) > 100:
-        console.print(f"  ... and {len(found.ignored) - 100} more")
+    if len(ignored) > 100:
+        console.print(f"  ... and {len(ignored) - 100} more")
+
+
+def _show_absent(console, ledger, submissions):
+    """Rows that an earlier run made, of students or files that this one did not find."""
+    here = {(submission.student, submission.lab) for submission in submissions}
+    students, labs = ({pair[n] for pair in here} for n in (0, 1))
+    absent = [
+        f"{student} {lab}"
+        for student, lab in sorted(ledger.roster() - here)
+        if student not in students or lab in labs
+    ]
+    if absent:
+        rows = _count(len(absent), "row of an earlier run is", "rows of earlier runs are")
+        some = escape(", ".join(absent[:8])) + (", ..." if len(absent) > 8 else "")
+        console.print(
+            f"[yellow]{rows} kept, though not among these submissions:[/] {some}. To be without, "
+            "grade into another folder with --out.",
+            soft_wrap=True,
+        )
 
 
 def _summary(console, records, waiting):
@@ -278,23 +291,38 @@ def one(options) -> int:
     lab = _lab(options.lab)
     _check_private(options)
     _check_machine(options)
-    if not Path(options.file).exists() and not Path(options.file).is_symlink():
-        raise UserError(f"{options.file} does not exist")
-    source, problem = read_one(options.file, limits.source_bytes)
-    submission = Submission("student", lab, options.file, source, problem)
+    submission, ignored = _hand_in(options.file, lab, limits)
     with Station(limits, options.allow_weak_sandbox, secret) as station:
         result = station.grade_or_refuse(submission, labs_by_prefix()[lab])
     if result["status"] != "graded":
         raise UserError(f"the grader itself failed, so there is no score: {result['problem']}")
     record = {"student": "student", "lab": lab} | record_of(submission, result, limits)
-    _show_record(console, record)
     for name, (schema, make) in RESULTS.items():
         if path := vars(options)[name]:
             try:
                 Path(path).write_text(to_json(schema, make(record)))
             except OSError as error:
                 raise UserError(f"cannot write {path}: {error.strerror}") from None
+    _show_ignored(console, ignored)
+    _show_record(console, record)
     return 0
+
+
+def _hand_in(place, lab, limits):
+    """(one student's file, or the best in a folder of theirs, [(what else lies there, why not)])"""
+    if not os.path.lexists(place):
+        raise UserError(f"{place} does not exist")
+    if not os.path.isdir(place):
+        source, problem = read_one(place, limits.source_bytes)
+        return Submission("student", lab, place, source, problem), []
+    try:
+        found = read_submissions(place, labs_by_prefix(), lab, limits.source_bytes, "student")
+    except SubmissionsError as error:
+        raise UserError(str(error)) from None
+    name = f"starter-{lab[-2:]}.py"
+    why = f"no starter.py and no {name} was found; hand in your file under one of these names"
+    nothing = Submission("student", lab, place, None, why)
+    return next(iter(found.submissions), nothing), found.ignored
 
 
 def _show_record(console, record):

@@ -122,6 +122,10 @@ class Ledger:
     def keys(self) -> set[str]:
         return {key for (key,) in self.db.execute("SELECT key FROM records")}
 
+    def roster(self) -> set[tuple[str, str]]:
+        """(student, lab) of every submission of any run."""
+        return set(self.db.execute("SELECT student, lab FROM roster"))
+
     def records(self) -> list[dict]:
         """The graded records of the roster: student, lab, place, key and the result's fields."""
         rows = self.db.execute(

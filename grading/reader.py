@@ -80,19 +80,21 @@ class _Entry:
     size: int
 
 
-def read_submissions(place, labs, only=None, max_bytes=4 << 20) -> Found:
-    """Every submission under `place` for the labs ("lab-01", ...); `only` names a single lab."""
+def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) -> Found:
+    """Every submission under `place` for the labs ("lab-01", ...); `only` names a single lab.
+
+    With `student`, `place` is a folder of this student's alone, whatever it holds.
+    """
     place = Path(place)
     found = Found()
     try:
-        entries = _entries(place, found)
+        entries = list(_walk(place, found, (student,))) if student else _entries(place, found)
     except OSError as error:
         raise SubmissionsError(f"{place} cannot be read: {error.strerror}") from None
     if len(entries) > MAX_ENTRIES:
         raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
-    entries = _without_strays(entries, found)
-    outside = entries
-    entries = _without_wrapper(entries)
+    outside = entries = _without_strays(entries, found)
+    entries = entries if student else _without_wrapper(entries)
     dropped = len(outside[0].path) - len(entries[0].path) if entries else 0
     found.too_much = [(path[dropped:], why) for path, why in found.too_much]
     names, spent = _gradescope_names(entries), Counter()
@@ -187,16 +189,18 @@ def _entries(place, found):
     return entries
 
 
-def _walk(root, found):
+def _walk(root, found, above=()):
     """The files below root that may be submissions, and of every folder one that says whose it is.
 
+    Their paths begin with `above`, which names the student if root is one student's folder.
     Links are entries that say so, never followed. Folders are listed level by level, a lab's first,
     so that a submission is found before a student's budget is spent on what lies elsewhere.
     """
-    pending, looked_at, shown, over = deque([()]), Counter(), set(), set()
+    pending, looked_at, shown, over = deque([above]), Counter(), set(), set()
     with os.scandir(root) as top:
         theirs = (item for item in top if not _stray(item.name, item.is_dir(follow_symlinks=False)))
-        depth = 1 + (sum(1 for _ in islice(theirs, 2)) == 1)  # a single one is around everybody's
+        around = not above and sum(1 for _ in islice(theirs, 2)) == 1  # a folder of everybody's
+        depth = 1 + around
     while pending:
         parts = pending.popleft()
         whose, everybodys = parts[:depth], len(parts) < depth
@@ -204,7 +208,7 @@ def _walk(root, found):
             found.folders.append(parts)
         folders, files = [], []
         try:
-            with os.scandir(Path(root, *parts)) as inside:
+            with os.scandir(Path(root, *parts[len(above) :])) as inside:
                 for item in inside:
                     looked_at[whose] += not everybodys
                     if looked_at[whose] > MAX_STUDENT_FILES:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from grading import cluster
 from grading import run as grading_run
 from grading.__main__ import main
 from grading.course import labs_by_prefix
@@ -108,6 +110,61 @@ def test_one_is_a_screen_for_the_student(tmp_path):
     assert json.loads(classroom.read_text())["status"] == "fail"
     status, text = grading("one", file, "--lab", "01", "--results", tmp_path / "no/such.json")
     assert status == 2 and "such.json: No such file" in text and "Traceback" not in text
+
+
+@needs_isolation
+def test_one_reads_a_students_folder_as_run_reads_everybodys(tmp_path):
+    for name, which in (("starter-01 (1).py", "solution"), ("lab-01/starter.py", "starter")):
+        place = tmp_path / "in" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(LAB.file(which).read_bytes())
+    status, text = grading("one", tmp_path / "in", "--lab", "01")
+    assert status == 0 and "100 of 100 points" in text
+    assert "not graded student/lab-01/starter.py: student/starter-01 (1).py is graded" in text
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none/notes.txt").write_text("later")
+    status, text = grading("one", tmp_path / "none", "--lab", "01", "--results", tmp_path / "r")
+    assert status == 0 and "0 of 100 points" in text and "there is notes.txt" in text
+    results = json.loads((tmp_path / "r").read_text())
+    assert results["score"] == 0 and "no starter.py and no starter-01.py" in results["output"]
+
+
+@needs_isolation
+def test_a_terminal_without_unicode_gets_all_that_it_can_show(graded, tmp_path):
+    root, _ = graded
+    results, ascii = tmp_path / "results.json", {"PYTHONIOENCODING": "ascii"}
+    status, text = grading("one", LAB.file("starter"), "--lab", "01", "--results", results, **ascii)
+    assert status == 0 and "\\xb7" in text and results.exists()  # a middle dot in a claim
+    status, text = grading("status", "--out", root / "out", **ascii)
+    assert status == 0 and "2 graded" in text
+
+
+@needs_isolation
+def test_what_reads_only_the_first_lines_ends_it_without_a_traceback(graded):
+    root, _ = graded
+    for command in ("export", "status", "explain ada"):
+        script = f"{sys.executable} -m grading {command} --out {root / 'out'} | true"
+        done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
+        assert done.stderr == ""
+
+
+@needs_isolation
+def test_rows_that_are_not_among_the_submissions_any_more_are_kept_and_named(tmp_path):
+    def hand_in(*names):
+        shutil.rmtree(tmp_path / "in", ignore_errors=True)
+        for name in names:
+            place = tmp_path / "in" / name
+            place.parent.mkdir(parents=True)
+            place.write_bytes(b"raise SystemExit")
+        return grading("run", tmp_path / "in", "--out", tmp_path / "out")[1]
+
+    assert "earlier" not in hand_in("ada/starter-01.py", "bo/starter-01.py", "cy/starter-03.py")
+    text = hand_in("ada/starter-01.py", "cy/starter-01.py", "dan/starter-01.py")
+    kept = "row of an earlier run is kept, though not among these submissions: bo lab-01. To be"
+    assert f"1 {kept}" in text and "another folder with --out" in text  # cy's lab-03 had its run
+    text = hand_in("ada/starter-03.py", "cy/starter-03.py")
+    assert "2 rows of earlier runs are kept" in text and ": bo lab-01, dan lab-01." in text
+    assert (tmp_path / "out/grades.csv").read_text().count("\n") == 5
 
 
 @needs_isolation
@@ -260,3 +317,40 @@ def test_stations_that_are_stuck_are_waited_for_once(monkeypatch):
     results.close()  # as an interrupt does
     never.set()
     assert 0.3 <= time.monotonic() - started < 1  # four times 0.3 s would be more
+
+
+def test_the_stations_are_as_many_as_the_processors_this_process_may_use(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "in/ada").mkdir(parents=True)
+    (tmp_path / "in/ada/starter-01.py").write_text("x = 1")
+    counts, mine = [], os.sched_getaffinity(0)
+    monkeypatch.setattr(cluster, "grade_locally", lambda *args: counts.append(args[-1]) or [])
+    os.sched_setaffinity(0, {min(mine)})
+    try:
+        main(["run", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--allow-weak-sandbox"])
+    finally:
+        os.sched_setaffinity(0, mine)
+    assert counts == [1]
+
+
+# --- other systems --------------------------------------------------------------------------------
+
+
+def test_another_system_is_told_that_the_grader_needs_linux(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    one = ["one", str(LAB.file("starter")), "--lab", "01", "--allow-weak-sandbox"]
+    for command in (["doctor"], ["status"], one):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "this tool needs Linux" in said and "darwin" in said and said.count("\n") == 1
+
+
+def test_its_tests_are_skipped_there_and_say_so():
+    script = "import sys, sysconfig, pytest; sysconfig.get_config_vars(); sys.platform = 'darwin'; "
+    script += "sys.exit(pytest.main(sys.argv[1:]))"
+    file = ROOT / "tests/test_grading_score.py"
+    command = [sys.executable, "-c", script, str(file), "-rs", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "SKIPPED [1]" in done.stdout and "the grader needs Linux" in done.stdout
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and not done.stderr

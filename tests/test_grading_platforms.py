@@ -36,7 +36,16 @@ def autograde(root, **files):
     return done.returncode, json.loads(results.read_text()) if results.exists() else None
 
 
-@pytest.mark.parametrize("name", ["starter_py", "labs__lab-01-tp__starter_py", "starter-01_py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "starter_py",
+        "labs__lab-01-tp__starter_py",
+        "starter-01_py",
+        "starter-01 (1)_py",
+        "lab_1__STARTER.PY",
+    ],
+)
 def test_gradescope_gets_a_score(tmp_path, name):
     status, results = autograde(tmp_path, **{name: LAB.file("solution").read_bytes()})
     assert status == 0 and results["score"] == 100
