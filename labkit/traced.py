@@ -9,6 +9,7 @@ import numpy as np
 _ELEMENTWISE = {np.multiply, np.divide, np.power, np.float_power}
 _PRODUCTS = {np.matmul, np.vecdot} | _ELEMENTWISE
 _PRODUCTS |= {getattr(np, name) for name in ("matvec", "vecmat") if hasattr(np, name)}
+_ROWS = (np.ndarray, list, range, int, np.integer)  # an index that looks rows up
 _PRODUCT_FUNCTIONS = {np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum}
 
 
@@ -38,27 +39,33 @@ class TracedArray(np.ndarray):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         plain = [_plain(value) for value in inputs]
+        kwargs = {name: _plain(value) for name, value in kwargs.items()}  # where=x > 0
         if out is not None:
             kwargs["out"] = tuple(_plain(value) for value in out)
         result = getattr(ufunc, method)(*plain, **kwargs)
         trace = _trace_of(inputs)
-        if trace is not None and ufunc in _PRODUCTS and method == "__call__":
+        if trace is not None and ufunc in _PRODUCTS and method in ("__call__", "outer"):
             _write(trace, ufunc, plain, result)
+        if trace is not None and ufunc in _PRODUCTS and method == "at":
+            array, index, *factors = plain
+            _write(trace, ufunc, [array, *factors], array[index])
         return _traced_result(result, trace)
 
     def __array_function__(self, function, types, args, kwargs):
         if function not in _PRODUCT_FUNCTIONS:
             return super().__array_function__(function, types, args, kwargs)
-        trace = _trace_of([value for value in args if isinstance(value, np.ndarray)])
+        trace = _trace_of([*args, *kwargs.values()])
         plain = [_plain(value) for value in args]
-        result = function(*plain, **kwargs)
+        named = {name: _plain(kwargs[name]) for name in sorted(kwargs)}  # a before b
+        result = function(*plain, **named)
         if trace is not None:
-            _write(trace, function, plain, result)
+            named.pop("out", None)
+            _write(trace, function, [*plain, *named.values()], result)
         return _traced_result(result, trace)
 
     def __getitem__(self, key):
         first = key[0] if isinstance(key, tuple) and key else key
-        if self.trace is not None and isinstance(first, (np.ndarray, list, int, np.integer)):
+        if self.trace is not None and isinstance(first, _ROWS):
             self.trace.table_rows.append(self.shape[0])
         return super().__getitem__(key)
 
@@ -105,7 +112,7 @@ def _write(trace, operation, inputs, result):
         return  # scaling by a number is not a product of two arrays
     if operation in _ELEMENTWISE and any(array.dtype == bool for array in arrays):
         return  # a mask selects: h * (h > 0) is relu
-    left, size = arrays[0], int(np.size(result))
+    left, right, size = arrays[0], arrays[1], int(np.size(result))
     if operation is np.einsum:
         count = _einsum_points(inputs)
     elif operation in _ELEMENTWISE or operation is np.outer:
@@ -113,9 +120,9 @@ def _write(trace, operation, inputs, result):
     elif operation is np.vdot:
         count = left.size
     elif operation is np.tensordot:  # sizes AC, BC and AB make ABC multiplications
-        count = isqrt(left.size * arrays[1].size * size)
+        count = isqrt(left.size * right.size * size)
     else:
-        count = size * left.shape[-1]
+        count = size * left.shape[-1] if left.ndim and right.ndim else size
     trace.multiplications.append(int(count))
 
 

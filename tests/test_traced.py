@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from labkit.loading import Lab
 from labkit.traced import traced
+from tests.hostile.corpus import read_cases
 
 A = np.arange(15.0).reshape(3, 5)
 B = np.arange(35.0).reshape(5, 7) - 9.5
@@ -21,11 +23,25 @@ WAYS = {
     "divide and sum": lambda a, b: (a[:, :, None] / (1 / b)[None]).sum(axis=1).round(9),
     "reversed": lambda a, b: (b.T @ a.T).T,
     "matmul into": lambda a, b: np.matmul(a, b, out=np.empty((3, 7))),
+    "dot into": lambda a, b: np.dot(a, b, out=np.empty_like(a, shape=(3, 7))),
+    "dot by name": lambda a, b: np.dot(b=b, a=a),
+    "einsum into": lambda a, b: np.einsum("ij,jk->ik", a, b, out=np.empty((3, 7))),
+    "tensordot by name": lambda a, b: np.tensordot(b=b, axes=1, a=a),
+    "linalg": lambda a, b: np.linalg.matmul(a, b),
+    "outer and sum": lambda a, b: sum(np.multiply.outer(a[:, j], b[j]) for j in range(5)),
+    "at and sum": lambda a, b: times_at(a, b).sum(axis=1),
 }
+
+
+def times_at(a, b):
+    factors = np.broadcast_to(np.asarray(a)[:, :, None], (3, 5, 7)).copy()
+    np.multiply.at(factors, ..., b[None])
+    return factors
 
 
 CASES = [(way, which) for way in WAYS for which in ("both", "left", "right")]
 CASES.remove(("method dot", "right"))  # a plain array's own method is not ours to see
+CASES.remove(("at and sum", "left"))  # nor are factors that were copied
 
 
 @pytest.mark.parametrize(("way", "which"), CASES)
@@ -35,6 +51,19 @@ def test_every_way_to_multiply_is_counted_and_gives_the_plain_result(way, which)
     result = WAYS[way](a, b)
     np.testing.assert_array_equal(np.asarray(result), A @ B)
     assert trace.total == 3 * 5 * 7
+
+
+def test_a_mask_says_where():
+    _, (a,) = traced(A - 7)
+    np.multiply(a, 0.0, out=a, where=a < 0)
+    np.testing.assert_array_equal(np.asarray(a), np.maximum(A - 7, 0))
+
+
+def test_a_factor_without_axes_is_one_multiplication_per_element():
+    trace, (a, b) = traced(A, B)
+    np.dot(a[..., 0, 0], b)
+    np.dot(b, a[..., 0, 0])
+    assert trace.multiplications == [B.size, B.size]
 
 
 def test_batched_products_count_every_batch():
@@ -49,6 +78,12 @@ def test_slices_keep_counting_and_asarray_stops_it():
     assert trace.multiplications == [3 * 2 * 7]
     np.asarray(a) @ np.asarray(b)
     assert trace.total == 3 * 2 * 7
+
+
+def test_a_range_looks_rows_up():
+    trace, (table,) = traced(B)
+    np.testing.assert_array_equal(np.asarray(table[range(1, 3)]), B[1:3])
+    assert trace.table_rows == [5]
 
 
 @pytest.mark.parametrize(
@@ -73,3 +108,12 @@ def test_a_mask_selects_and_multiplies_nothing():
     assert trace.total == 0
     a * (np.asarray(a) > 0).astype(float)
     assert trace.total == A.size
+
+
+@pytest.mark.parametrize("name", ["honest_in_place", "honest_by_keyword"])
+def test_what_the_grader_accepts_has_full_marks_in_plain_pytest(course, name):
+    """The grader's half is in test_grading_corpus.py."""
+    case = next(case for case in read_cases() if case.name == name)
+    course.starter.write_bytes(case.source(Lab(course.lab)))
+    run = course.pytest("lab-01", impl="starter")
+    assert run.status == 0 and "100/100" in run.text, run.text
