@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from grading.inside.wire import DTYPES
+from grading.inside.wire import ARRAY_METHODS, DTYPES, FIRST_PROMISE, MAX_NOTES
 
 MAX_ELEMENTS = 2_000_000
 MAX_WORK = 50_000_000  # multiplications in one product
@@ -31,29 +31,28 @@ _FUNCTIONS = {
         "split array_split hsplit vsplit dsplit concatenate stack hstack vstack column_stack "
         "transpose swapaxes moveaxis reshape ravel squeeze expand_dims copy repeat roll flip "
         "take take_along_axis zeros_like ones_like empty_like full_like "
-        "atleast_1d atleast_2d triu tril matrix_transpose nan_to_num"
+        "atleast_1d atleast_2d atleast_3d triu tril matrix_transpose nan_to_num "
+        "flipud fliplr rot90 diagonal"
     ).split()
     if hasattr(np, name)
 }
+# They change their first argument, unless it was lent, and give nothing.
+_WRITERS = {
+    name: getattr(np, name)
+    for name in "copyto putmask place put fill_diagonal put_along_axis".split()
+}
 _JOINS = set("concatenate stack hstack vstack column_stack".split())
 _SPLITS = set("split array_split hsplit vsplit dsplit".split())
-_WORDS = {*DTYPES, *"CFAK"}  # an order of elements is a letter
+# an order of elements is a letter; the others say how `put` and `copyto` treat what does not fit
+_WORDS = {*DTYPES, *"CFAK", "raise", "wrap", "clip", "same_kind", "safe", "unsafe"}
 # how many of their positional arguments are no dtype and no shape
 _POSITIONAL = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}
-_METHODS = set(
-    "all any astype clip copy cumsum dot flatten max mean min prod ravel repeat reshape "
-    "squeeze std sum swapaxes take transpose var".split()
-)
 _ATTRIBUTES = set("T mT".split())
 _KEYWORDS = set("axis axes keepdims dtype out where initial order copy dims decimals".split())
 
 
 class Refused(ValueError):
     """An operation that is not on the list, or larger than any honest one."""
-
-
-FIRST_PROMISE = 1 << 31  # numbers from here on are results of the same message's notes
-MAX_NOTES = 256
 
 
 class Promise:
@@ -66,23 +65,32 @@ class Promise:
 
 
 class Held:
-    """The arrays of one call that a sandbox knows by number.
+    """The arrays of one call that a sandbox knows by number, and the traces that count for it.
 
     With `looks_up`, what is looked up in a lent table is a result like any other: the call was
     given indices, and the trace counts look-ups. Without, nobody needs to copy a look-up, which
     could be the whole array.
     """
 
-    def __init__(self, looks_up=False):
+    def __init__(self, traces=(), looks_up=False):
+        self.traces = [trace for trace in traces if trace is not None]
         self.looks_up = looks_up
         self.answers_left = MAX_ANSWERS
         self.arrays, self.bytes = [], 0
         self.accounted = {}  # id -> array: all that is kept here, each counted once
         self.results = {}  # id -> array: what products and look-ups gave, and what was made of it
 
-    def note_result(self, result, counted, arguments):
+    def counted(self):
+        """How many operations the traces have seen; of look-ups, those of a call that looks up."""
+        return sum(
+            len(trace.multiplications) + self.looks_up * len(trace.table_rows)
+            for trace in self.traces
+        )
+
+    def note_result(self, result, counted_before, arguments):
         """Remember `result` if the operation was counted, or worked on something that was."""
-        if counted or any(id(value) in self.results for value in _leaves(arguments)):
+        inherits = any(id(value) in self.results for value in _leaves(arguments))
+        if inherits or self.counted() > counted_before:
             for value in _leaves([result]):
                 if isinstance(value, np.ndarray):
                     self.account(value)
@@ -133,23 +141,6 @@ class NoteFailed(Exception):
         self.results, self.note = results, len(results)
 
 
-def is_counted(operation, arguments, looks_up=False):
-    """Whether the trace sees it: a product or, where a call looks up, a look-up in a table."""
-    names = {operation, *(value for value in arguments if type(value) is str)}
-    if names & set(_PRODUCTS) or any(n in _UFUNCS and _UFUNCS[n].signature for n in names):
-        return True
-    if operation in ("multiply", "ufunc") and "multiply" in names:
-        factors = [value for value in _leaves(arguments) if isinstance(value, np.ndarray)]
-        return len(factors) > 1 and all(factor.dtype != bool for factor in factors)
-    if not looks_up:
-        return False
-    if operation in ("[]", "getitem") and len(arguments) > 1:
-        index = arguments[1]
-        first = index[0] if type(index) is tuple and index else index
-        return type(first) in (list, int) or isinstance(first, (np.ndarray, np.integer))
-    return "take" in names
-
-
 def perform_notes(notes, held, deadline=None):
     """The results of the notes, in order; a note may use the results of earlier ones.
 
@@ -166,11 +157,12 @@ def perform_notes(notes, held, deadline=None):
             operation, *args = [fulfil(value, results) for value in note]
             if deadline is not None and time.monotonic() > deadline:
                 raise Refused("out of time")
+            counted = held.counted()
             result = _as_arrays(_perform_note(operation, args))
             if not isinstance(result, np.ndarray):
                 raise Refused("an operation that gives no array")
             held.account(result)
-            held.note_result(result, is_counted(operation, args, held.looks_up), args)
+            held.note_result(result, counted, args)
             results.append(result)
         except Exception as error:
             raise NoteFailed(results) from error
@@ -245,8 +237,10 @@ def _perform(operation, arguments, keywords):
             _check_values([value])
             array[index] = value
             return None
+        case "order", (np.ndarray() as array, "C" | "F" as order):
+            return np.array(array, copy=None, order=order, subok=True)
         case "method", (np.ndarray() as array, str(name), tuple(args), dict(extra)):
-            if name not in _METHODS or not all(key in _KEYWORDS for key in extra):
+            if name not in ARRAY_METHODS or not all(key in _KEYWORDS for key in extra):
                 raise Refused(f"the method {name}")
             _check_values([*args, *extra.values()])
             if name == "repeat":
@@ -266,9 +260,18 @@ def _perform(operation, arguments, keywords):
                 _bound_product(args)
             elif method == "__call__":
                 _bound_broadcast([*args, *extra.values()])
-            return _bounded(getattr(_UFUNCS[name], method)(*args, **extra))
+            result = getattr(_UFUNCS[name], method)(*args, **extra)
+            return _bounded(result) if extra.get("out") is None else None
+        case "ufunc", (str(name), "at", np.ndarray() as array, index, *values, dict(extra)):
+            if name not in _UFUNCS or extra:
+                raise Refused(f"the function {name}")
+            _bound_index(array, index)
+            _check_values(values)
+            return _UFUNCS[name].at(array, index, *values)
         case "function", (str(name), tuple(args), dict(extra)):
-            if not all(key in _KEYWORDS for key in extra):
+            if name in _POSITIONAL and "shape" in extra:
+                _bound_shape(extra["shape"])
+            if not all(key in _KEYWORDS or key == "shape" for key in extra):
                 raise Refused(f"a keyword of {name}")
             if len(args) > _POSITIONAL.get(name, len(args)):
                 raise Refused(f"{name} with {len(args)} arguments")
@@ -277,6 +280,10 @@ def _perform(operation, arguments, keywords):
             if name in _PRODUCTS:
                 _bound_product(args)
                 return _bounded(_PRODUCTS[name](*args, **extra))
+            if name in _WRITERS:
+                if name == "put_along_axis":
+                    _bound_index(args[0], args[1:])
+                return _WRITERS[name](*args, **extra)
             if name not in _FUNCTIONS:
                 raise Refused(f"the function {name}")
             if name == "repeat":
@@ -325,6 +332,14 @@ def _check_number(value):
     small = kind is int and -(1 << 63) <= value < 1 << 63
     if not small and kind not in (bool, float) and not isinstance(value, (np.ndarray, np.generic)):
         raise Refused(f"a {kind.__name__} of this size or in this place")
+
+
+def _bound_shape(shape):
+    sizes = shape if type(shape) in (list, tuple) else [shape]
+    if any(type(size) is not int or size < 0 for size in sizes):
+        raise Refused("a shape that is not made of whole numbers")
+    if math.prod(sizes) > MAX_ELEMENTS:
+        raise Refused("an array too large for this check")
 
 
 def _bound_join(args):

@@ -17,16 +17,15 @@ import numpy as np
 
 from grading import arrays
 from grading.inside import wire
+from grading.inside.wire import COLLECTIVES, MAX_TEXT
 from labkit.loading import LoadError
 from labkit.traced import TracedArray
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 MAX_RANKS = 256
 MAX_COLLECTIVE_BYTES = 64 << 20  # in and out, of all collectives of a check: a ledger keeps them
 MAX_RECEIVED_BYTES = 64 << 20  # in one check, of which a test may keep all
 ARRAY_BYTES = 256  # what an array takes besides its numbers
 MAX_NAME = 200
-MAX_TEXT = 2000
 KEPT_OUTPUT = 4000
 
 
@@ -145,9 +144,9 @@ class Remote:
         self.load()
         self._number += 1
         given = [v for v in arrays._leaves((args, kwargs)) if isinstance(v, np.ndarray)]
-        traced = any(type(value) is TracedArray for value in given)
+        traces = {id(v.trace): v.trace for v in given if type(v) is TracedArray}
         looks_up = any(value.dtype.kind in "iu" for value in given)
-        self._held = arrays.Held(looks_up) if traced else None
+        self._held = arrays.Held(traces.values(), looks_up) if traces else None
         answer = self._ask(("call", self._number, name, args, kwargs), name)
         match answer:
             case ("returned", number, result, changed) if number == self._number:
@@ -245,19 +244,19 @@ class Remote:
 
     def _serve(self, name, kind, operation, args, kwargs, notes):
         """Do what the worker noted down, then what it asks for, and answer."""
-        held, done, counted = self._held, [], False
+        held, done = self._held, []
         try:
             with np.errstate(all="ignore"):
                 if held is not None:
                     done = arrays.perform_notes(notes, held, self._deadline)
                     args, kwargs = arrays.fulfil(args, done), arrays.fulfil(kwargs, done)
+                    counted = held.counted()
                 if kind == "collective":
                     result = self._collective(operation, args, kwargs)
                 elif operation == "values":
                     result = held.values(*args)
                 else:
                     result = arrays.perform(operation, args, kwargs)
-                    counted = arrays.is_counted(operation, args, held is not None and held.looks_up)
                 if held is not None:
                     held.note_result(result, counted, (args, kwargs))
                 answer = ("value", result, done)

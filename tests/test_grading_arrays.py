@@ -6,6 +6,7 @@ import pytest
 from grading import arrays
 from grading.inside import recording
 from labkit.loading import ROOT, load_module
+from labkit.traced import traced
 
 collectives = load_module(next(ROOT.glob("phase-10-*/labs/collectives.py")))
 
@@ -13,8 +14,8 @@ collectives = load_module(next(ROOT.glob("phase-10-*/labs/collectives.py")))
 @pytest.fixture
 def lent():
     """What a call was given: x and W, numbers 0 and 1."""
-    held = arrays.Held()
-    x, W = np.arange(6.0).reshape(2, 3), np.ones((4, 3))
+    trace, (x, W) = traced(np.arange(6.0).reshape(2, 3), np.ones((4, 3)))
+    held = arrays.Held([trace])
     held.number_of(x)
     held.number_of(W)
     return held, x, W
@@ -58,9 +59,27 @@ def test_a_mask_makes_no_result_of_what_was_lent(lent):
         held.values(masked)
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        lambda x: ("function", "dot", (x, 1.0), {}),
+        lambda x: ("function", "einsum", ("ij->ij", x), {}),
+        lambda x: ("matmul", x, np.eye(3).tolist()),
+        lambda x: ("ufunc", "multiply", "reduce", (x,), {"axis": (), "initial": np.array(1.0)}),
+    ],
+)
+def test_what_the_trace_does_not_count_makes_no_result_of_what_was_lent(lent, note):
+    held, x, _ = lent
+    (copy,) = arrays.perform_notes([note(x)], held)
+    assert np.array_equal(copy, x)
+    with pytest.raises(TypeError, match="only results"):
+        held.values(copy)
+
+
 def test_look_ups_are_results_only_where_the_call_was_given_indices():
     for looks_up in (True, False):
-        held, x = arrays.Held(looks_up), np.arange(6.0).reshape(2, 3)
+        trace, (x,) = traced(np.arange(6.0).reshape(2, 3))
+        held = arrays.Held([trace], looks_up)
         held.number_of(x)
         notes = [("[]", x, [0, 1]), ("[]", x, np.arange(2)), ("[]", x, 0)]
         notes += [("add", arrays.Promise(0), 0.0), ("method", x, "take", ([0, 1], 0), {})]
@@ -105,6 +124,10 @@ def test_notes_keep_no_more_than_their_share_of_memory(monkeypatch):
         ("add", np.ones((5000, 1)), np.ones((1, 5000))),
         ("add", np.ones(3)),
         ("divmod", np.ones(3), np.ones(3)),
+        ("order", np.ones(3), "K"),
+        ("function", "sum", (np.ones(3),), {"shape": (3,)}),
+        ("function", "zeros_like", (np.ones(3),), {"shape": (-1,)}),
+        ("function", "zeros_like", (np.ones(3),), {"shape": np.array([3])}),
         (),
         "add",
         (7, 8),
@@ -128,6 +151,10 @@ def test_numbers_out_of_range_are_no_arrays(lent):
 
 X, LARGE = np.ones((2, 3)), np.zeros(2_000_000)
 TOO_MUCH = {
+    "a shape by name": ("function", "ones_like", (X,), {"shape": (6 * 10**8,)}),
+    "a shape of many axes": ("function", "empty_like", (X,), {"shape": [10**3] * 3}),
+    "rows at many places": ("function", "put_along_axis", (LARGE[:, None], [[0] * 99], 0.0, 1)),
+    "factors at many places": ("ufunc", "multiply", "at", (LARGE, [0] * 99, 1.0)),
     "another shape": ("function", "ones_like", (X, "float64", "K", True, (6 * 10**8,))),
     "one array joined with itself": ("function", "concatenate", ([LARGE] * 280,)),
     "a split into millions": ("function", "array_split", (X, 20_000_000)),
@@ -145,8 +172,47 @@ TOO_MUCH = {
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_what_would_be_large_is_refused_before_it_is_made(what):
     operation, *arguments = TOO_MUCH[what]
+    if type(arguments[-1]) is not dict:
+        arguments.append({})
     with pytest.raises(arrays.Refused):
-        arrays.perform(operation, (*arguments, {}), {})
+        arrays.perform(operation, tuple(arguments), {})
+
+
+X0 = np.zeros((2, 3))
+WRITES = {
+    "copyto": ("function", "copyto", (X0, 1.0), {}),
+    "putmask": ("function", "putmask", (X0, X0 == 0, 1.0), {}),
+    "place": ("function", "place", (X0, X0 == 0, [1.0]), {}),
+    "put": ("function", "put", (X0, [0], 1.0, "clip"), {}),
+    "fill_diagonal": ("function", "fill_diagonal", (X0, 1.0), {}),
+    "put_along_axis": ("function", "put_along_axis", (X0, np.array([[0]]), 1.0, 1), {}),
+    "at": ("ufunc", "add", "at", X0, 0, 1.0, {}),
+    "out": ("ufunc", "add", "__call__", (X0, 1.0), {"out": X0}),
+}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_results_can_be_written_to_and_what_was_lent_cannot(way):
+    operation, *arguments = WRITES[way]
+    lent = X0.view()
+    lent.flags.writeable = False
+    for array in (lent, lent.T, lent[:, ::2]):
+        with pytest.raises(ValueError, match="read-only"):
+            arrays.perform(operation, tuple(replaced(arguments, array)), {})
+    assert not X0.any()
+    own = X0.copy()
+    assert arrays.perform(operation, tuple(replaced(arguments, own)), {}) is None
+    assert own.any()
+
+
+def replaced(value, array):
+    """`value` with `array` for X0, and a mask of its shape for a mask."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(replaced(item, array) for item in value)
+    if isinstance(value, dict):
+        return {key: replaced(item, array) for key, item in value.items()}
+    mask = isinstance(value, np.ndarray) and value.dtype == bool
+    return array if value is X0 else np.ones(array.shape, bool) if mask else value
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 4])

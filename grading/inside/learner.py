@@ -27,13 +27,10 @@ import types
 import numpy as np
 import recording
 import wire
+from wire import ARRAY_METHODS, COLLECTIVES, FIRST_PROMISE, MAX_NOTES, MAX_TEXT
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 FILE_NAME = "starter.py"
 ENVIRONMENT = {"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-MAX_TEXT = 2000
-MAX_NOTES = 256
-FIRST_PROMISE = 1 << 31
 
 
 def serve(data, output):
@@ -71,9 +68,11 @@ class Link:
         self.sock, self.receiver = sock, wire.Receiver(sock)
         self.notes, self.promised, self.lines = [], [], []
         self.path = None
+        self.lent = False  # whether this call was given arrays that stay with the verifier
         self.lock = threading.RLock()  # ranks may be threads
 
     def array_of(self, number, dtype, shape):
+        self.lent = True
         return RemoteArray(self, number, np.dtype(dtype), shape)
 
     def send(self, value):
@@ -135,13 +134,15 @@ class Link:
 
 
 def _plain(value):
-    """dtypes by name, as the wire knows no types; numpy's whole numbers as Python's."""
+    """dtypes by name, as the wire knows no types; numpy's whole numbers as Python's; no ranges."""
     if type(value) is list or type(value) is tuple:
         return type(value)(map(_plain, value))
     if type(value) is dict:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, np.integer):
         return int(value)
+    if type(value) is range:
+        return list(value)
     if type(value) is slice:
         bounds = (value.start, value.stop, value.step)
         return slice(*[None if bound is None else operator.index(bound) for bound in bounds])
@@ -180,6 +181,7 @@ class Worker:
 
     def run(self):
         while True:
+            self.link.lent = False
             request = self.link.receive()
             getattr(self, "do_" + request[0])(*request[1:])
             _flush()
@@ -247,6 +249,8 @@ class Worker:
             line, message = error.lineno, str(error.msg)
         else:
             message = _text(error)
+            if self.link.lent and type(error) is ValueError and "read-only" in message:
+                message = f"{message}; {READ_ONLY}"
         self.link.send(("raised", number, _builtin_name(error), message[:MAX_TEXT], line))
 
 
@@ -299,13 +303,46 @@ def _arrays_as_bytes(value):
 GIVES_ONE_ARRAY = set(
     "dot inner tensordot einsum outer where concatenate stack transpose swapaxes reshape repeat "
     "sum prod mean std var max min amax amin all any clip copy squeeze expand_dims moveaxis ravel "
-    "take zeros_like ones_like full_like empty_like triu tril flip roll".split()
+    "take zeros_like ones_like full_like empty_like triu tril flip flipud fliplr roll rot90 "
+    "diagonal atleast_3d".split()
 )
 GIVES_SOMETHING_ELSE = set(
     "split array_split hsplit vsplit dsplit hstack vstack column_stack cumsum round argmax argmin "
     "take_along_axis atleast_1d atleast_2d matrix_transpose nan_to_num".split()
 )
-NOT_ON_A_COPY = set("sort partition put resize setfield byteswap fill".split())
+WRITES_TO_ITS_FIRST = set("copyto putmask place put fill_diagonal put_along_axis".split())
+LIKE = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}  # arguments, not options
+# of numpy.linalg, the functions that are numpy's own
+SAME = {
+    getattr(np.linalg, name): getattr(np, name)
+    for name in "matmul outer tensordot vecdot matrix_transpose".split()
+}
+INSTEAD = {
+    "sort": "write x[...] = np.sort(x)",
+    "partition": "write x[...] = np.partition(x, k)",
+    "byteswap": "use x.astype(dtype)",
+    "dtype": "use x.astype(dtype)",
+    "view": "use x[...], or x.astype(dtype)",
+    "resize": "use np.resize(x, shape)",
+    "shape": "use x.reshape(shape)",
+    **dict.fromkeys(("setfield", "getfield", "data", "ctypes", "base"), "use x[...]"),
+    "setflags": "use x.copy()",
+}
+READ_ONLY = (
+    "arguments are only read, and of an array that the grader keeps numpy may see a copy: "
+    "write x[...] = value, or use out="
+)
+
+
+def _not_offered(name):
+    return AttributeError(f"{name}: the grader's arrays do not offer it; {INSTEAD[name]}")
+
+
+def _unsettable(name):
+    def refuse(self, value):
+        raise _not_offered(name)
+
+    return refuse
 
 
 def _local(value):
@@ -343,8 +380,8 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
             self._link.settle()
         return self._known
 
-    dtype = property(lambda self: self._description()[0])
-    shape = property(lambda self: self._description()[1])
+    dtype = property(lambda self: self._description()[0], _unsettable("dtype"))
+    shape = property(lambda self: self._description()[1], _unsettable("shape"))
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))
     itemsize = property(lambda self: self.dtype.itemsize)
@@ -358,29 +395,50 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __array__(self, dtype=None, copy=None):
         """The numbers, which the grader gives of results but not of the arrays it lent."""
         name, shape, octets = self._ask("values", self)
-        array = np.frombuffer(octets, name).reshape(shape).copy()
+        array = np.frombuffer(octets, name).reshape(shape)  # read-only: a write would be lost
         return array if dtype is None else array.astype(dtype)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        name, target = ufunc.__name__, out[0] if out and ufunc.nout == 1 else None
+        if method == "at" and type(inputs[0]) is RemoteArray:
+            return self._ask("ufunc", name, "at", *inputs, {})
+        if type(target) is RemoteArray and method in ("__call__", "reduce"):
+            if target is not inputs[0] or target.ndim:
+                self._ask("ufunc", name, method, inputs, {**kwargs, "out": target})
+                return target
+            target = None  # `x += 1` on a number, which changes no other name of it
+        if method in ("__call__", "reduce") and target is not None and "where" in kwargs:
+            return getattr(ufunc, method)(*_local(inputs), out=target, **_local(kwargs))
         if method not in ("__call__", "reduce"):
-            outs = {} if out is None else {"out": out}
-            return getattr(ufunc, method)(*_local(inputs), **outs, **_local(kwargs))
-        if method == "__call__" and ufunc.nout == 1 and not kwargs:
-            result = self._link.note(ufunc.__name__, *_plain(inputs))
+            result = getattr(ufunc, method)(*_local(inputs), **_local(kwargs))
+        elif method == "__call__" and ufunc.nout == 1 and not kwargs:
+            result = self._link.note(name, *_plain(inputs))
         else:
-            result = self._ask("ufunc", ufunc.__name__, method, inputs, kwargs)
-        return result if out is None else _fill(out[0], result)
+            result = self._ask("ufunc", name, method, inputs, kwargs)
+        if ufunc.nout > 1 and out is not None:
+            pairs = zip(out, result, strict=True)
+            return tuple(one if where is None else _fill(where, one) for where, one in pairs)
+        return result if target is None else _fill(target, result)
 
     def __array_function__(self, function, types, args, kwargs):
-        name, kwargs = function.__name__, dict(kwargs)
-        out = kwargs.pop("out", None)
-        if name in ("shape", "ndim", "size") and len(args) == 1:
+        if function in SAME:
+            return SAME[function](*args, **kwargs)
+        name = function.__name__ if function.__module__ == "numpy" else ""
+        args, kwargs, out = _without_out(function, args, dict(kwargs))
+        if name in ("shape", "ndim", "size", "real") and len(args) == 1:
             return getattr(self, name)
+        if name in WRITES_TO_ITS_FIRST:
+            args = _by_position(function, args, kwargs)
+            if type(args[0]) is RemoteArray:
+                return self._ask("function", name, args, kwargs)
         if name == "einsum":
             kwargs.pop("optimize", None)  # another order of the same sums
         if name == "clip" and {"min", "max"} & set(kwargs):
             args = (args[0], kwargs.pop("min", None), kwargs.pop("max", None))
-        if kwargs and name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
+        if name in LIKE:
+            kwargs.update(zip(_positions(function)[LIKE[name] :], args[LIKE[name] :], strict=False))
+            args = args[: LIKE[name]]
+        elif kwargs and name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
             args = _by_position(function, args, kwargs)
         if name in GIVES_ONE_ARRAY:
             result = self._link.note("function", name, _plain(args), _plain(kwargs))
@@ -388,10 +446,17 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
             result = self._ask("function", name, args, kwargs)
         else:
             result = function(*_local(args), **_local(kwargs))
+            if _holds_view(result):
+                raise TypeError(
+                    f"np.{function.__name__} gives a view, which would not follow the grader's "
+                    "array; index or reshape it instead"
+                )
         return result if out is None else _fill(out, result)
 
     def __getattr__(self, name):
-        if name.startswith("__") or name in NOT_ON_A_COPY:
+        if name in INSTEAD:
+            raise _not_offered(name)
+        if name.startswith("__"):
             raise AttributeError(f"{name}: the grader's arrays do not offer it")
         return getattr(_local(self), name)
 
@@ -400,6 +465,33 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __setitem__(self, index, value):
         self._ask("setitem", self, _plain(index), value)
+
+    @property
+    def real(self):
+        return self[...] if self.dtype.kind != "c" else _local(self).real
+
+    @real.setter
+    def real(self, value):
+        self[...] = value
+
+    @property
+    def flat(self):
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value):
+        self.flat[:] = value
+
+    def view(self, *kind, **named):
+        if named or kind not in ((), (np.ndarray,)):
+            raise _not_offered("view")
+        return self[...]
+
+    def fill(self, value):
+        self[...] = value
+
+    def put(self, indices, values, mode="raise"):
+        np.put(self, indices, values, mode)
 
     def __len__(self):
         return self.shape[0]
@@ -439,24 +531,86 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         return result if out is None else _fill(out, result)
 
 
+class Flat:
+    """`x.flat`: writes go to the grader's array, reads come from it."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __getitem__(self, index):
+        return self._array.reshape(-1)[index].copy()
+
+    def __setitem__(self, index, value):
+        array = self._array
+        array[np.unravel_index(np.arange(array.size)[index], array.shape)] = value
+
+    def __len__(self):
+        return self._array.size
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array.reshape(-1).__array__(dtype)
+
+    @functools.cached_property
+    def _iterator(self):
+        return _local(self._array).flat
+
+    def __iter__(self):
+        return self._iterator
+
+    def __next__(self):
+        return next(self._iterator)
+
+    def __getattr__(self, name):
+        return getattr(self._iterator, name)
+
+
 def _fill(out, result):
     out[...] = result
     return out
 
 
+def _holds_view(value):
+    """Whether something in it is a view of a copy that `_local` made, which is read-only."""
+    if type(value) is list or type(value) is tuple:
+        return any(map(_holds_view, value))
+    here = isinstance(value, np.ndarray) and type(value) is not RemoteArray
+    return here and not value.flags.writeable
+
+
+@functools.cache
+def _positions(function):
+    """The names of the arguments that may be given by position."""
+    try:
+        named = inspect.signature(function).parameters.values()
+    except ValueError:
+        return []
+    return [p.name for p in named if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _without_out(function, args, kwargs):
+    """(args, kwargs, out), wherever `out` was given."""
+    names = _positions(function)
+    at = names.index("out") if "out" in names else len(args)
+    if at < len(args):
+        return (*args[:at], None, *args[at + 1 :]), kwargs, args[at]
+    return args, kwargs, kwargs.pop("out", None)
+
+
 def _by_position(function, args, kwargs):
     """`args` with the keywords that come next: the grader bounds arguments by their position."""
-    try:
-        names = list(inspect.signature(function).parameters)
-    except ValueError:
-        return args
+    names = _positions(function)
     while len(args) < len(names) and names[len(args)] in kwargs:
         args = (*args, kwargs.pop(names[len(args)]))
     return args
 
 
 def _method(name):
+    at = {"take": 2, "dot": 1, "round": 1, "all": 1, "any": 1, "max": 1, "min": 1}.get(name, 2)
+    takes_out = name in "all any cumsum dot max mean min prod round std sum take var".split()
+
     def method(self, *args, out=None, **kwargs):
+        if takes_out and len(args) > at and out is None:
+            args, out = (*args[:at], None, *args[at + 1 :]), args[at]
         if name == "astype" and args:
             args = (np.dtype(args[0]), *args[1:])  # "f8" by its name
         result = self._link.note("method", self, name, _plain(args), _plain(kwargs))
@@ -466,15 +620,13 @@ def _method(name):
     return method
 
 
-for _name in (
-    "all any astype copy cumsum dot flatten max mean min prod ravel repeat reshape "
-    "squeeze std sum swapaxes take transpose var"
-).split():
+for _name in set(ARRAY_METHODS) - {"clip"}:
     setattr(RemoteArray, _name, _method(_name))
 
 
 def _keeps_remote(function):
     """numpy's conversions leave the grader's arrays where they are: the trace goes on counting."""
+    orders = {"ascontiguousarray": "C", "asfortranarray": "F"}
 
     @functools.wraps(function)
     def convert(*args, **kwargs):
@@ -484,13 +636,19 @@ def _keeps_remote(function):
                 args = (_local(value), *args[1:])
             return function(*args, **kwargs)
         dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
-        fresh = function is _array and kwargs.get("copy", True)
-        value = value.copy() if fresh else value
-        return value if dtype is None else value.astype(dtype)
+        order = orders.get(function.__name__, kwargs.get("order"))
+        more_axes = kwargs.get("ndmin", 0) - value.ndim if "ndmin" in kwargs else 0
+        if kwargs.get("copy", function is _array):
+            value = value.copy()
+        if dtype is not None:
+            value = value.astype(dtype, copy=False)
+        if order in ("C", "F"):
+            value = value._link.note("order", value, order)
+        return value[(None,) * more_axes] if more_axes > 0 else value
 
     return convert
 
 
 _array = np.array
-for _name in "array asarray asanyarray ascontiguousarray asfortranarray".split():
+for _name in "array asarray asanyarray ascontiguousarray asfortranarray require".split():
     setattr(np, _name, _keeps_remote(getattr(np, _name)))

@@ -20,6 +20,16 @@ MAX_DEPTH = 32
 MAX_INT_BYTES = 512  # 1,233 digits, fewer than Python refuses to print
 MAX_DICT_ENTRIES = 1024  # keys that collide cost the square of this
 
+# what the two sides of a call agree on
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+ARRAY_METHODS = tuple(
+    "all any astype clip copy cumsum diagonal dot flatten max mean min prod ravel repeat reshape "
+    "round squeeze std sum swapaxes take transpose var".split()
+)
+MAX_TEXT = 2000  # of an exception's message
+MAX_NOTES = 256  # in one message
+FIRST_PROMISE = 1 << 31  # numbers from here on are results of the same message's notes
+
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "float16 float32 float64 complex64 complex128"
