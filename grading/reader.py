@@ -119,6 +119,8 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) ->
         where = clean("/".join(entry.path), 300)
         if lab is None:
             why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
+            if shape == "plain" and _LAB.match(student):
+                why = f"{student} was taken for the student's name: give the folder above"
             found.ignored.append((where, why))
         elif lab not in labs:
             found.ignored.append((where, f"{lab} is not one of {', '.join(labs)}"))

@@ -193,6 +193,15 @@ def test_which_lab_is_asked_for_when_nothing_says(tmp_path):
     assert set(by) == {("ada", "lab-03")}
 
 
+def test_a_folder_of_one_student_is_told_from_everybodys(tmp_path):
+    write(tmp_path, "submissions/ada/lab-01-x/starter.py")
+    found, by = found_in(tmp_path / "submissions" / "ada")
+    why = "lab-01-x was taken for the student's name: give the folder above"
+    assert not by and found.ignored == [("lab-01-x/starter.py", why)]
+    _, by = found_in(tmp_path / "submissions")
+    assert set(by) == {("ada", "lab-01")}
+
+
 def test_a_lab_that_does_not_exist_is_said(tmp_path):
     write(tmp_path, "ada/lab-09/starter.py")
     found, by = found_in(tmp_path)
