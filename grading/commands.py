@@ -1,7 +1,6 @@
 """The commands of `python -m grading`."""
 
 import contextlib
-import json
 import os
 import sqlite3
 import statistics
@@ -252,9 +251,11 @@ def _summary(console, records, waiting):
         console.print(f"... and {len(students) - 40} more students; html/index.html has all")
     for lab in labs:
         scores = [record["score"] for record in records if record["lab"] == lab]
+        not_run = max(record["not_run"] for record in records if record["lab"] == lab)
         console.print(
             f"{lab}: {_count(len(scores), 'submission')}, median {statistics.median(scores):g}, "
             f"{sum(score == 100 for score in scores)} with full marks"
+            + (f", {not_run} of 100 points not run here" if not_run else "")
         )
     weak = sum(record["integrity"] != "isolated" for record in records)
     if weak:
@@ -422,19 +423,16 @@ def explain(options) -> int:
             continue
         console.print(f"[bold]{escape(record['student'])}[/]  {escape(record['place'])}")
         _show_record(console, record)
-        versions = ", ".join(f"{name} {value}" for name, value in record["environment"].items())
-        console.print(
-            f"integrity: {record['integrity']} ({', '.join(record['layers'])})", style="dim"
-        )
         hidden = f", {record['hidden_checks']} checks also on hidden numbers"
         console.print(
-            f"file {record['source_sha256'][:12]}, tests {record['tests_sha256'][:12]}, {versions}"
+            f"{record['integrity']}, file {record['source_sha256'][:12]}, "
+            f"tests {record['tests_sha256'][:12]}"
             + (hidden if record["hidden_variant"] is not None else ""),
             style="dim",
         )
         for note in record.get("hidden_notes", []):
             console.print(f"hidden numbers, {escape(clean(note))}", style="dim", soft_wrap=True)
-        console.print(f"limits: {json.dumps(record['limits'])}", style="dim", soft_wrap=True)
+    console.print("Layers, versions and limits: export --format json", style="dim")
     for student, lab, why in waiting:
         if student in names:
             _show_waiting(console, student, lab, why)

@@ -86,6 +86,8 @@ def test_explain_status_and_export(graded):
     root, _ = graded
     status, text = grading("explain", "ada", "--out", root / "out")
     assert status == 0 and "100 of 100 points" in text and "isolated" in text
+    after = text.partition("Next:")[2].splitlines()
+    assert len(after) == 3, "the file and where the rest stands: two lines, whatever ran"
     status, text = grading("explain", "nobody", "--out", root / "out")
     assert status == 2 and "no student called 'nobody'" in text
     status, text = grading("explain", "", "--out", root / "out")
@@ -95,6 +97,19 @@ def test_explain_status_and_export(graded):
     (root / "out/grades.csv").unlink()
     status, text = grading("export", "--out", root / "out", "--format", "csv")
     assert status == 0 and (root / "out/grades.csv").exists()
+
+
+@needs_isolation
+def test_points_that_could_not_be_earned_here_are_on_the_class_screen(tmp_path):
+    lab = labs_by_prefix()["lab-02"]
+    place = tmp_path / "in" / "ada" / "lab-02" / "starter.py"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(lab.file("solution").read_bytes())
+    status, text = grading("run", tmp_path / "in", "--out", tmp_path / "out")
+    (record,) = json.loads((tmp_path / "out/grades.json").read_text())["records"]
+    assert status == 0 and record["not_run"] > 0
+    said = f"0 with full marks, {record['not_run']} of 100 points not run here"
+    assert said in " ".join(text.split())
 
 
 @needs_isolation
