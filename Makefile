@@ -1,6 +1,8 @@
 # Every task a person runs. `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help
+# two pips must not work on one environment: make -j
+.NOTPARALLEL:
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -17,7 +19,8 @@ $(PY):
 	@for candidate in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \
 	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
 	    echo "creating $(VENV) with $$("$$candidate" --version)"; \
-	    "$$candidate" -m venv $(VENV) && exec $(PY) -m pip install -q --disable-pip-version-check "pip>=25.1"; exit $$?; \
+	    "$$candidate" -m venv $(VENV) && $(PY) -m pip install -q --disable-pip-version-check "pip>=25.1" && exit; \
+	    rm -rf $(VENV); echo "make: $(VENV) could not be made; it is removed, so make can be tried again" >&2; exit 1; \
 	  fi; \
 	done; echo "make: no Python 3.11, 3.12 or 3.13 found; install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1
 
