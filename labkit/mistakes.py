@@ -200,7 +200,9 @@ def try_mistake(lab: Lab, name: str) -> Verdict:
     options = ["-q", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
     named = [f"{lab.file('test_lab')}::{name}" for name in mistake.rejected_by]
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([*named, *options], plugins=[substitute])
+        status = pytest.main([*named, *options], plugins=[substitute])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise SystemExit(f"{lab.prefix}: the checks that {name} names did not run ({status!r})")
     failed = [n for n, c in substitute.claims.items() if c["outcome"] == "failed"]
     crashed = [n for n in failed if substitute.claims[n]["crashed"]]
     hints = " ".join(c["hint"] for c in substitute.claims.values())

@@ -49,6 +49,12 @@ def test_a_mistake_rejected_by_another_check_than_it_names_is_reported(course):
     assert verdict == "test_mlp_tp_equals_the_dense_mlp passed"
 
 
+def test_checks_that_do_not_run_reject_nothing_and_let_nothing_survive(course):
+    run = course.run("-m", "labkit.mistakes", "lab-01", LAB_IMPL="strater")
+    assert run.status == 1 and "did not run" in run.text
+    assert "SURVIVES" not in run.text and "  rejected " not in run.text
+
+
 def try_mistake_in_a_process(course, name):
     code = (
         "from labkit.loading import find_labs; from labkit.mistakes import try_mistake; "
