@@ -8,6 +8,7 @@ A survivor is either a gap in the checks or a change without effect; the reader 
 
 import argparse
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ CONFIG = """\
 module-path = "{solution}"
 timeout = 60.0
 excluded-modules = []
-test-command = "{python} -m pytest {tests} -x -q -p no:cacheprovider --timeout 30"
+test-command = "{command}"
 [cosmic-ray.distributor]
 name = "local"
 """
@@ -48,11 +49,11 @@ def main():
             target = copy / part.relative_to(ROOT)
             shutil.copytree(part, target, ignore=shutil.ignore_patterns("__pycache__"))
         folder_of_lab = lab.path.relative_to(ROOT)
-        config = CONFIG.format(
-            solution=folder_of_lab / "solution.py",
-            python=sys.executable,
-            tests=folder_of_lab / "test_lab.py",
-        )
+        tests = [sys.executable, "-m", "pytest", str(folder_of_lab / "test_lab.py")]
+        tests += "-x -q -p no:cacheprovider --timeout 30".split()
+        if subprocess.run(tests, cwd=copy).returncode:
+            sys.exit(f"{lab.name}: its tests fail before anything is mutated; nothing to measure")
+        config = CONFIG.format(solution=folder_of_lab / "solution.py", command=shlex.join(tests))
         (copy / "mutation.toml").write_text(config, encoding="utf-8")
         tool = str(Path(sys.executable).with_name("cosmic-ray"))
         for command in (
