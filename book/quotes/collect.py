@@ -7,6 +7,7 @@ Writes vllm.json beside this file; the book reads only that.
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -106,7 +107,8 @@ def collect(package: Path) -> dict[str, object]:
         first = next(i for i in inside if lines[i].lstrip().startswith(start))
         last = next(i for i in inside if i >= first and lines[i].lstrip().startswith(end))
         body = "\n".join(lines[first : last + 1])
-        quotes[key] = {"file": file, "symbol": symbol, "lines": [first + 1, last + 1], "text": body}
+        quotes[key] = {"file": file, "symbol": symbol, "lines": [first + 1, last + 1]}
+        quotes[key] |= {"text": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}
     return {
         "project": "vLLM",
         "version": VERSION,
