@@ -234,8 +234,7 @@ def pytest_ignore_collect(collection_path, config):
     """Where only the labs' packages are installed, tests/ is left out, and the end says so."""
     ours = collection_path.is_relative_to(config.rootpath / "tests")
     if ours and importlib.util.find_spec("hypothesis") is None:
-        if config.args_source is not pytest.Config.ArgsSource.ARGS:  # nobody named a path
-            config.stash[STATE].left_out = "tests/ not run here: make test installs what it needs"
+        config.stash[STATE].left_out = "tests/ not run here: make test installs what it needs"
         return True
     return None
 

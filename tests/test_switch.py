@@ -124,9 +124,11 @@ def test_without_the_course_tests_packages_the_labs_are_graded_and_the_rest_is_n
         "import importlib.util as u, sys, pytest\n"
         "real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'hypothesis' else real(name, *rest)\n"
-        "sys.exit(pytest.main(['-m', 'not gpu', '-p', 'pytest_timeout']))"
+        "sys.exit(pytest.main(['-m', 'not gpu', '-p', 'pytest_timeout', *sys.argv[1:]]))"
     )
     run = course.run("-c", hide, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     assert run.status == 0, run.text
     assert "100/100 points" in run.text
-    assert "tests/ not run here: make test installs what it needs" in run.text
+    named = course.run("-c", hide, "tests", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    for text in (run.text, named.text):
+        assert "tests/ not run here: make test installs what it needs" in text
