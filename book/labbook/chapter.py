@@ -226,8 +226,20 @@ def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
 
 
 def _run(jobs: list[Job], build: Build) -> list[str]:
-    names = build.namespace("\n".join(job.source for job in jobs))
+    names = _names(jobs, build)
     return [_run_one(job, names) for job in jobs]
+
+
+def _names(jobs: list[Job], build: Build) -> dict[str, Any]:
+    try:
+        return build.namespace("\n".join(job.source for job in jobs))
+    except BookError:
+        for job in jobs:  # which of them names the lab that cannot be loaded
+            try:
+                build.namespace(job.source)
+            except BookError as error:
+                raise BookError(error.message, job.file, job.line) from None
+        raise
 
 
 def _run_one(job: Job, names: dict[str, Any]) -> str:

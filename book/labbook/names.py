@@ -63,11 +63,11 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
 @functools.cache
 def solution(prefix: str) -> types.ModuleType:
     """The solution of `lab-03`, loaded once per build."""
-    from labkit.loading import choose_lab, find_labs, load_module
+    from labkit.loading import LoadError, choose_lab, find_labs, load_module
 
     try:
         return load_module(choose_lab(prefix, find_labs()).file("solution"))
-    except ValueError as error:
+    except (ValueError, LoadError) as error:
         raise BookError(str(error)) from None
 
 

@@ -53,13 +53,10 @@ class Drawing:
         self, points: Sequence[tuple[float, float]], stroke: str = "fg", extra: str = ""
     ) -> None:
         """A polyline; extra: `dash`, `arrow` (a head at its end), `thin`, `thick`."""
-        marker = ""
         if "arrow" in extra.split():
             self.parts.append(_arrow_head(points[-2], points[-1], stroke))
         path = " ".join(f"{x:.5g},{y:.5g}" for x, y in points)
-        self.parts.append(
-            f'<polyline class="{_classes("l-" + stroke, extra)}" points="{path}"{marker}/>'
-        )
+        self.parts.append(f'<polyline class="{_classes("l-" + stroke, extra)}" points="{path}"/>')
 
     def dot(self, x: float, y: float, fill: str, shape: int = 0, r: float = 4.5) -> None:
         """A data point; the shape differs by series so that colour is not the only sign."""
@@ -100,7 +97,7 @@ def _arrow_head(tail: tuple[float, float], tip: tuple[float, float], stroke: str
 
 
 class Plot(Drawing):
-    """Axes with linear or logarithmic scales; series are drawn with `curve`, `points`, `bars`."""
+    """Axes with linear or logarithmic scales; series are drawn with `curve` and `points`."""
 
     def __init__(
         self,

@@ -15,7 +15,10 @@ from labbook.cache import Cache, fingerprint  # noqa: E402
 from labbook.chapter import Build, render, unlink  # noqa: E402
 from labbook.excerpts import excerpt  # noqa: E402
 from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
+from labbook.names import solution  # noqa: E402
 from labbook.svg import Drawing, Plot  # noqa: E402
+
+from labkit.loading import LoadError  # noqa: E402
 
 math_core = pytest.importorskip("math_core", reason="needs the book's packages: make book")
 
@@ -69,6 +72,17 @@ def failure(build, text):
 def test_a_value_is_computed_and_formatted(build):
     assert page(build, "It is {{py: half(5) | .2f}}.") == "It is 2.50."
     assert page(build, "{{py: 'a|b'}}") == "a|b"
+
+
+def test_a_lab_that_does_not_load_is_an_error_of_the_line_that_names_it(build, monkeypatch):
+    def broken(path):
+        raise LoadError("solution.py line 3: invalid syntax")
+
+    monkeypatch.setattr("labkit.loading.load_module", broken)
+    load = solution.__wrapped__  # a loaded one would be kept
+    build.namespace = lambda source: load("lab-01") if "lab01" in source else {}
+    said = failure(build, "{{py: 1}}\n\n{{py: lab01.x}}\n")
+    assert said == "chapter.md:3: solution.py line 3: invalid syntax"
 
 
 def test_a_fraction_can_be_formatted_on_every_python(build):
