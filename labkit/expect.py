@@ -35,7 +35,10 @@ def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") ->
     """
     expected = np.asarray(expected)
     if expected.ndim == 0 and _is_number(actual):
-        actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
+        try:
+            actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
+        except OverflowError:
+            _fail(call, f"returned {_describe(actual)}, expected {float(expected):.6g}", idea)
     elif type(actual) not in (np.ndarray, TracedArray):
         wanted = _shape(expected) if expected.ndim else "a number"
         _fail(call, f"returned {_describe(actual)}, expected {wanted}", idea)
@@ -176,7 +179,10 @@ def _difference(actual, expected, where):
             return f"lacks the key {missing[0]!r}{at}"
         if extra := [key for key in actual if key not in expected]:
             return f"has the unexpected key {extra[0]!r}{at}"
+        given = {key: key for key in actual}
         for key in expected:
+            if text := _difference(given[key], key, " of ".join(filter(None, ("the keys", where)))):
+                return text
             if text := _difference(actual[key], expected[key], f"{where}[{key!r}]"):
                 return text
         return ""

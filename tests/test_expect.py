@@ -1,5 +1,7 @@
 """Failure text: what came back and what was expected, both readable, in one sentence."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,19 @@ def test_a_wrong_shape_is_said_of_an_array():
 )
 def test_what_came_back_is_shown_while_it_is_short(actual, expected, said):
     assert sentence(expect_equal, actual, expected) == f"f(): {said}"
+
+
+@pytest.mark.parametrize("actual", [{True: 2}, {1.0: 2}])
+def test_keys_of_another_type_are_other_keys(actual):
+    said = sentence(expect_equal, {"a": actual}, {"a": {1: 2}})
+    assert "at the keys of ['a'], expected an int (1)" in said
+    expect_equal({np.int64(1): 2}, {1: 2}, call="f()")
+
+
+def test_a_fraction_beyond_every_float_is_wrong_in_a_sentence():
+    said = sentence(expect_close, Fraction(10**400), 1.0, atol=0.1)
+    assert "returned a Fraction" in said or "returned an Fraction" in said
+    assert said.endswith("expected 1.")
 
 
 def test_a_call_is_described_in_one_line():
