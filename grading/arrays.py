@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 from grading.inside.wire import ARRAY_METHODS, DTYPES, FIRST_PROMISE, MAX_NOTES
+from labkit.values import leaves
 
 MAX_ELEMENTS = 2_000_000
 MAX_WORK = 50_000_000  # multiplications in one product
@@ -89,9 +90,9 @@ class Held:
 
     def note_result(self, result, counted_before, arguments):
         """Remember `result` if the operation was counted, or worked on something that was."""
-        inherits = any(id(value) in self.results for value in _leaves(arguments))
+        inherits = any(id(value) in self.results for value in leaves(arguments))
         if inherits or self.counted() > counted_before:
-            for value in _leaves([result]):
+            for value in leaves(result):
                 if isinstance(value, np.ndarray):
                     self.account(value)
                     self.results[id(value)] = value
@@ -302,21 +303,11 @@ def _perform(operation, arguments, keywords):
     raise Refused("an operation this check does not offer")
 
 
-def _leaves(values):
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _leaves(value)
-        elif isinstance(value, dict):
-            yield from _leaves(value.values())
-        else:
-            yield value
-
-
 def _check_values(values):
     """Numbers, and the names of numeric dtypes: numpy makes objects or text of all else."""
     for value in values:
         if type(value) in (list, tuple):
-            items = list(_leaves(value))
+            items = list(leaves(value))
             for item in items:
                 if item is not Ellipsis or len(items) > MAX_AXES:  # for einsum
                     _check_number(item)
@@ -343,7 +334,7 @@ def _bound_shape(shape):
 
 
 def _bound_join(args):
-    if sum(np.size(value) for value in _leaves(args)) > MAX_ELEMENTS:
+    if sum(np.size(value) for value in leaves(args)) > MAX_ELEMENTS:
         raise Refused("an array too large for this check")
 
 
@@ -361,10 +352,10 @@ def _bound_triangle(array):
 
 
 def _bound_product(args):
-    sizes = [value.size for value in _leaves(args) if isinstance(value, np.ndarray)]
+    sizes = [value.size for value in leaves(args) if isinstance(value, np.ndarray)]
     lists = [np.size(value) for value in args if type(value) in (list, tuple)]
     sizes += [size for size in lists if size > MAX_AXES]
-    kinds = [value.dtype.char for value in _leaves(args) if isinstance(value, np.ndarray)]
+    kinds = [value.dtype.char for value in leaves(args) if isinstance(value, np.ndarray)]
     slowest = max((_COSTS.get(kind, 1) for kind in kinds), default=1)
     if math.prod(size or 1 for size in sizes) * slowest > MAX_WORK or len(sizes) > 8:
         raise Refused("a product too large for this check")
@@ -379,8 +370,8 @@ def _bound_broadcast(args):
 def _bound_index(array, index):
     if type(index) is slice or type(index) is int:
         return
-    leaves = list(_leaves([index]))
-    count = sum(leaf.size for leaf in leaves if isinstance(leaf, np.ndarray)) + len(leaves)
+    found = list(leaves(index))
+    count = sum(leaf.size for leaf in found if isinstance(leaf, np.ndarray)) + len(found)
     if count > 1 and count * max(array.size, 1) > MAX_WORK:
         raise Refused("an index too large for this check")
 
@@ -392,7 +383,7 @@ def _bound_repeat(array, args):
 
 
 def _bounded(result):
-    for value in _leaves([result]):
+    for value in leaves(result):
         if isinstance(value, np.ndarray) and value.size > MAX_ELEMENTS:
             raise Refused("an array too large for this check")
     return result

@@ -16,15 +16,14 @@ is not held against it:
 
 import copy
 import hashlib
-import math
 import random
-from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
 
 from labkit.mistakes import outcome_of
 from labkit.traced import TracedArray
+from labkit.values import agree, leaves
 
 CALLS = 6  # made again per function, at most
 TRIES = 40  # until the arguments make sense and the solution accepts them
@@ -69,7 +68,7 @@ def judge(published, right, given, chance) -> bool | None:
     """One function: its published calls (args, kwargs, outcome), the solution's and the given."""
     usual, odd = [], []
     for args, kwargs, outcome in published:
-        agreed = agree(outcome, outcome_of(right, args, kwargs))
+        agreed = agree(outcome, outcome_of(right, args, kwargs), TOLERANCE)
         (usual if agreed else odd).append((args, kwargs, outcome))
     if any(is_another_answer(*call, given) for call in odd[:CALLS]):
         return None
@@ -82,9 +81,9 @@ def judge(published, right, given, chance) -> bool | None:
             break
         args, kwargs, expected = new
         outcome = outcome_of(given, args, kwargs)
-        if agree(outcome, expected):
+        if agree(outcome, expected, TOLERANCE):
             agreed += 1
-            told += not any(agree(expected, outcome) for _, _, outcome in published)
+            told += not any(agree(expected, outcome, TOLERANCE) for _, _, outcome in published)
         elif outcome[0] == "value":
             differs += 1
         else:
@@ -100,42 +99,7 @@ def is_another_answer(args, kwargs, outcome, given):
     """Whether the answer that was accepted is this submission's answer, and not a whim."""
     if not isinstance(outcome[1], (list, tuple, dict, np.ndarray)):
         return False
-    return agree(outcome, outcome_of(given, args, kwargs))
-
-
-def agree(one, other) -> bool:
-    """Equal plain values: exact ones exactly, an int like the Fraction; floats to TOLERANCE."""
-    if isinstance(one, np.generic) or isinstance(one, np.ndarray) and one.ndim == 0:
-        one = one.item()
-    if isinstance(other, np.generic) or isinstance(other, np.ndarray) and other.ndim == 0:
-        other = other.item()
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
-            return False
-        if one.dtype.kind not in "fc":
-            return bool((one == other).all())
-        scale = TOLERANCE * float(np.abs(other).max(initial=0.0))
-        return bool(np.allclose(one, other, rtol=TOLERANCE, atol=scale, equal_nan=True))
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(agree, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(agree(one[key], other[key]) for key in one)
-    kinds = {type(one), type(other)}
-    if kinds <= {int, Fraction}:
-        return one == other
-    if kinds <= {int, float}:
-        return math.isclose(one, other, rel_tol=TOLERANCE) or one != one and other != other
-    return len(kinds) == 1 and not isinstance(one, np.ndarray) and one == other
-
-
-def leaves(value):
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from leaves(item)
-    elif isinstance(value, dict):
-        yield from leaves(list(value.values()))
-    else:
-        yield value
+    return agree(outcome, outcome_of(given, args, kwargs), TOLERANCE)
 
 
 # --- other arguments ------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from grading.inside import wire
 from grading.inside.wire import COLLECTIVES, MAX_TEXT
 from labkit.loading import LoadError
 from labkit.traced import TracedArray
+from labkit.values import leaves
 
 MAX_RANKS = 256
 MAX_COLLECTIVE_BYTES = 64 << 20  # in and out, of all collectives of a check: a ledger keeps them
@@ -143,7 +144,7 @@ class Remote:
     def _call(self, name, args, kwargs):
         self.load()
         self._number += 1
-        given = [v for v in arrays._leaves((args, kwargs)) if isinstance(v, np.ndarray)]
+        given = [v for v in leaves((args, kwargs)) if isinstance(v, np.ndarray)]
         traces = {id(v.trace): v.trace for v in given if type(v) is TracedArray}
         looks_up = any(value.dtype.kind in "iu" for value in given)
         self._held = arrays.Held(traces.values(), looks_up) if traces else None

@@ -12,18 +12,16 @@ import argparse
 import contextlib
 import copy
 import io
-import math
 import re
 import sys
 import textwrap
 from dataclasses import dataclass
-from fractions import Fraction
-
-import numpy as np
 
 from labkit.loading import Lab, choose_lab, find_labs, load_module
+from labkit.values import agree
 
 MAX_CAUSES = 3
+TOLERANCE = 1e-9  # relative; a mistake is applied to the same arguments
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def find_hint(lab: Lab, calls) -> str:
 
         def does_the_same(call, name=name):
             args, kwargs, outcome = call
-            return same(outcome, outcome_of(getattr(solution, name), args, kwargs))
+            return agree(outcome, outcome_of(getattr(solution, name), args, kwargs), TOLERANCE)
 
         if not any(call[2][0] == "value" and not does_the_same(call) for call in made):
             continue
@@ -118,28 +116,6 @@ def outcome_of(function, args, kwargs):
         return "value", function(*copy.deepcopy(args), **copy.deepcopy(kwargs))
     except Exception as error:
         return "raises", type(error).__name__
-
-
-def same(one, other) -> bool:
-    """Equal plain values; floats and float arrays to 1e-9 relative."""
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        if not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)):
-            return False
-        if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
-            return False
-        if one.dtype.kind in "fc":
-            scale = float(np.abs(other).max()) if other.size else 0.0
-            return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9 * scale, equal_nan=True))
-        return bool((one == other).all())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (bool, str, bytes, type(None), Fraction)):
-        return type(one) is type(other) and one == other
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return math.isclose(one, other, rel_tol=1e-9) or one != one and other != other
-    return type(one) is type(other) and one == other
 
 
 # --- the kill table ---------------------------------------------------------------------------
@@ -193,7 +169,7 @@ def try_mistake(lab: Lab, name: str) -> Verdict:
         def pytest_lab_calls(self, calls):
             for name, args, kwargs, outcome in calls:
                 right = outcome_of(getattr(pristine, name), args, kwargs)
-                if outcome[0] == "value" and not same(outcome, right):
+                if outcome[0] == "value" and not agree(outcome, right, TOLERANCE):
                     type(self).wrong_value = True
 
     substitute = Substitute()

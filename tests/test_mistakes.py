@@ -1,9 +1,12 @@
 """The mistakes banks: every mistake is rejected by the claim it violates, and hinted at."""
 
+from fractions import Fraction
+
 import pytest
 
 from labkit.loading import Lab, find_labs
-from labkit.mistakes import Mistake, Verdict, find_hint, read_bank, same
+from labkit.mistakes import Mistake, Verdict, find_hint, read_bank
+from labkit.values import agree
 from tests.conftest import ROOT
 
 LABS_HERE = find_labs(ROOT)
@@ -118,10 +121,12 @@ def test_an_exception_alone_is_no_evidence(course):
     assert find_hint(Lab(course.lab), [(*call, ("raises", "TypeError"))]) == ""
 
 
-def test_same_tells_values_apart():
+def test_agree_tells_values_apart():
     import numpy as np
 
-    assert same([1.0, {"a": (2, "x")}], [1.0 + 1e-12, {"a": (2, "x")}])
-    for one, other in ((1.0, 1.1), (True, 1), ("1", 1), ([1], [1, 1]), (np.zeros(2), [0.0, 0.0])):
-        assert not same(one, other)
-    assert not same(np.zeros((2, 1)), np.zeros((1, 2)))
+    assert agree([1.0, {"a": (2, "x")}], [1.0 + 1e-12, {"a": (2, "x")}], 1e-9)
+    assert agree([2, np.float64(1)], [Fraction(2), 1], 1e-9)
+    different = ((1.0, 1.1), (True, 1), ("1", 1), ([1], [1, 1]), (np.zeros(2), [0.0, 0.0]))
+    for one, other in (*different, (10**15, 10**15 + 1), (0.5, Fraction(1, 2))):
+        assert not agree(one, other, 1e-9)
+    assert not agree(np.zeros((2, 1)), np.zeros((1, 2)), 1e-9)
