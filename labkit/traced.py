@@ -33,6 +33,7 @@ class TracedArray(np.ndarray):
     """A plain array in every respect, but its products and look-ups are written to a Trace."""
 
     trace: Trace | None = None
+    padding = 0  # rows that a join put under the table's
 
     def __array_finalize__(self, parent):
         self.trace = getattr(parent, "trace", None)
@@ -52,6 +53,8 @@ class TracedArray(np.ndarray):
         return _traced_result(result, trace)
 
     def __array_function__(self, function, types, args, kwargs):
+        if function is np.concatenate:  # vstack, hstack, stack and append end there too
+            return _joined(*args, **kwargs)
         if function not in _PRODUCT_FUNCTIONS:
             return super().__array_function__(function, types, args, kwargs)
         trace = _trace_of([*args, *kwargs.values()])
@@ -66,13 +69,20 @@ class TracedArray(np.ndarray):
     def __getitem__(self, key):
         first = key[0] if isinstance(key, tuple) and key else key
         if self.trace is not None and isinstance(first, _ROWS):
-            self.trace.table_rows.append(self.shape[0])
+            self.trace.table_rows.append(self.own_rows())
         return super().__getitem__(key)
 
     def take(self, *args, **kwargs):  # np.take ends here too
         if self.trace is not None:
-            self.trace.table_rows.append(self.shape[0])
+            self.trace.table_rows.append(self.own_rows())
         return super().take(*args, **kwargs)
+
+    def own_rows(self):
+        """All rows but the padding, as long as that holds zeros."""
+        if not self.padding:
+            return self.shape[0]
+        filled = np.any(_plain(self), axis=tuple(range(1, self.ndim)))
+        return max(self.shape[0] - self.padding, int(filled.sum()))
 
     def dot(self, other, out=None):
         return np.dot(self, other) if out is None else np.dot(self, other, out)
@@ -87,6 +97,17 @@ def traced(*arrays):
         copy.trace = trace
         copies.append(copy)
     return trace, copies
+
+
+def _joined(parts, axis=0, out=None, **kwargs):
+    """np.concatenate, followed."""
+    parts = list(parts)
+    joined = np.concatenate([_plain(part) for part in parts], axis, _plain(out), **kwargs)
+    joined = _traced_result(joined, _trace_of(parts))
+    if axis == 0 and isinstance(joined, TracedArray):
+        tables = (part for part in parts if _trace_of([part]) is not None)
+        joined.padding = joined.shape[0] - sum(table.own_rows() for table in tables)
+    return joined
 
 
 def _plain(value):

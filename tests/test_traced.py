@@ -96,6 +96,46 @@ def test_look_ups_note_the_rows_of_the_table(look_up):
     assert trace.table_rows == [3]
 
 
+JOINS = {
+    "concatenate": np.concatenate,
+    "vstack": np.vstack,
+    "append": lambda parts: np.append(*parts, axis=0),
+    "r_": lambda parts: np.r_[parts[0], parts[1]],
+}
+
+
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+def test_rows_that_are_joined_on_are_not_the_tables(join):
+    trace, (table,) = traced(B)
+    padded = join([table[:3], np.zeros((1, 7))])
+    np.testing.assert_array_equal(np.asarray(padded[[3, 0]]), [np.zeros(7), B[0]])
+    np.take(padded, [0], axis=0)
+    join([table[:2], table[2:]])[[0]]
+    join([padded, table[3:]])[[0]]
+    assert trace.table_rows == [3, 3, 5, 5]
+
+
+def test_a_table_cannot_hide_in_its_padding():
+    trace, (table,) = traced(B)
+    np.concatenate([np.zeros((5, 7)), table])[5:][[0]]
+    np.concatenate([table[:2], np.asarray(table[2:])])[[0]]
+    padded = np.concatenate([table[:2], np.zeros((3, 7))])
+    padded[2:] = table[2:]
+    padded[[0]]
+    assert trace.table_rows == [5, 5, 5]
+
+
+@pytest.mark.parametrize("join", [np.hstack, np.column_stack, np.stack, np.concatenate])
+def test_joined_factors_keep_counting(join):
+    trace, (a,) = traced(A)
+    joined = join([a, np.ones((3, 5))])
+    np.testing.assert_array_equal(np.asarray(joined), join([A, np.ones((3, 5))]))
+    joined @ np.ones((joined.shape[-1], 2))
+    assert trace.total == joined.size * 2
+    out = np.empty((6, 5))
+    assert np.concatenate([a, a], out=out) is not None and out[3, 0] == A[0, 0]
+
+
 def test_the_originals_are_copied():
     _, (a,) = traced(A)
     a[0, 0] = 99.0
@@ -110,7 +150,7 @@ def test_a_mask_selects_and_multiplies_nothing():
     assert trace.total == A.size
 
 
-@pytest.mark.parametrize("name", ["honest_in_place", "honest_by_keyword"])
+@pytest.mark.parametrize("name", ["honest_in_place", "honest_by_keyword", "honest_joins"])
 def test_what_the_grader_accepts_has_full_marks_in_plain_pytest(course, name):
     """The grader's half is in test_grading_corpus.py."""
     case = next(case for case in read_cases() if case.name == name)

@@ -138,7 +138,8 @@ def _plain(value):
     if type(value) is list or type(value) is tuple:
         return type(value)(map(_plain, value))
     if type(value) is dict:
-        return {key: _plain(item) for key, item in value.items()}
+        named = {key: np.dtype(value[key]) for key in ("dtype",) if value.get(key) is not None}
+        return {key: _plain(item) for key, item in (value | named).items()}
     if isinstance(value, np.integer):
         return int(value)
     if type(value) is range:
@@ -304,7 +305,7 @@ GIVES_ONE_ARRAY = set(
     "dot inner tensordot einsum outer where concatenate stack transpose swapaxes reshape repeat "
     "sum prod mean std var max min amax amin all any clip copy squeeze expand_dims moveaxis ravel "
     "take zeros_like ones_like full_like empty_like triu tril flip flipud fliplr roll rot90 "
-    "diagonal atleast_3d".split()
+    "rollaxis diagonal broadcast_to atleast_3d".split()
 )
 GIVES_SOMETHING_ELSE = set(
     "split array_split hsplit vsplit dsplit hstack vstack column_stack cumsum round argmax argmin "
@@ -409,7 +410,7 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
             target = None  # `x += 1` on a number, which changes no other name of it
         if method in ("__call__", "reduce") and target is not None and "where" in kwargs:
             return getattr(ufunc, method)(*_local(inputs), out=target, **_local(kwargs))
-        if method not in ("__call__", "reduce"):
+        if method not in ("__call__", "reduce") or getattr(np, name, None) is not ufunc:
             result = getattr(ufunc, method)(*_local(inputs), **_local(kwargs))
         elif method == "__call__" and ufunc.nout == 1 and not kwargs:
             result = self._link.note(name, *_plain(inputs))
@@ -424,9 +425,17 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         if function in SAME:
             return SAME[function](*args, **kwargs)
         name = function.__name__ if function.__module__ == "numpy" else ""
+        if name == "append":
+            return _appended(*args, **kwargs)
         args, kwargs, out = _without_out(function, args, dict(kwargs))
         if name in ("shape", "ndim", "size", "real") and len(args) == 1:
             return getattr(self, name)
+        if name == "unstack":
+            return tuple(np.moveaxis(args[0], kwargs.get("axis", 0), 0))
+        if name == "diag" and self.ndim == 2:
+            return np.diagonal(*_by_position(function, args, kwargs))
+        if name == "where" and len(args) == 1:
+            return np.nonzero(*args)
         if name in WRITES_TO_ITS_FIRST:
             args = _by_position(function, args, kwargs)
             if type(args[0]) is RemoteArray:
@@ -436,7 +445,9 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         if name == "clip" and {"min", "max"} & set(kwargs):
             args = (args[0], kwargs.pop("min", None), kwargs.pop("max", None))
         if name in LIKE:
-            kwargs.update(zip(_positions(function)[LIKE[name] :], args[LIKE[name] :], strict=False))
+            args, options = _by_position(function, args, kwargs), _positions(function)[LIKE[name] :]
+            kwargs.update(zip(options, args[LIKE[name] :], strict=False))
+            kwargs.pop("subok", None)  # there are no subclasses here
             args = args[: LIKE[name]]
         elif kwargs and name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
             args = _by_position(function, args, kwargs)
@@ -562,6 +573,12 @@ class Flat:
 
     def __getattr__(self, name):
         return getattr(self._iterator, name)
+
+
+def _appended(arr, values, axis=None):
+    if axis is None:
+        return np.concatenate([np.ravel(arr), np.ravel(values)])
+    return np.concatenate([arr, values], axis)
 
 
 def _fill(out, result):
