@@ -4,6 +4,7 @@ Operations come from allow-lists and are bounded before they are carried out: wh
 asks for may neither reach another function nor exhaust the verifier.
 """
 
+import functools
 import math
 import time
 
@@ -33,10 +34,11 @@ _FUNCTIONS = {
         "transpose swapaxes moveaxis reshape ravel squeeze expand_dims copy repeat roll flip "
         "take take_along_axis zeros_like ones_like empty_like full_like "
         "atleast_1d atleast_2d atleast_3d triu tril matrix_transpose nan_to_num "
-        "flipud fliplr rot90 diagonal"
+        "flipud fliplr rot90 rollaxis diagonal"
     ).split()
     if hasattr(np, name)
 }
+_FUNCTIONS["broadcast_to"] = functools.partial(np.broadcast_to, subok=True)  # still traced
 # They change their first argument, unless it was lent, and give nothing.
 _WRITERS = {
     name: getattr(np, name)
@@ -49,7 +51,9 @@ _WORDS = {*DTYPES, *"CFAK", "raise", "wrap", "clip", "same_kind", "safe", "unsaf
 # how many of their positional arguments are no dtype and no shape
 _POSITIONAL = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}
 _ATTRIBUTES = set("T mT".split())
-_KEYWORDS = set("axis axes keepdims dtype out where initial order copy dims decimals".split())
+_KEYWORDS = set(
+    "axis axes keepdims dtype out where initial order copy dims decimals mode casting ddof".split()
+)
 
 
 class Refused(ValueError):

@@ -45,7 +45,10 @@ def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
     partials = []
     for rank, whole in enumerate(all_gather(np.split(x, num_ranks), axis=0)):
         h = np.dot(b=W1[:, rank * width : (rank + 1) * width], a=whole)
-        h = np.maximum(h, np.zeros_like(h, dtype=h.dtype))
+        h = np.maximum(h, np.full_like(h, fill_value=0, dtype="f8", subok=False))
+        h = np.add(h, np.diag(h[:1, :1]) * 0, dtype="f8", casting="same_kind")
+        h[np.where(h < 0)] = np.var(h, ddof=1) if h[0, 0] in h else 0.0
+        h = np.stack(np.unstack(np.take(h, range(len(h)), axis=0, mode="clip")))
         partials.append(np.tensordot(h, b=W2[rank * width : (rank + 1) * width], axes=1))
     return reduce_scatter_joined(partials)
 
