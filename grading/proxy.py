@@ -162,12 +162,16 @@ class Remote:
         match answer:
             case ("raised", n, str(kind), str(message), (int() | None) as line) if n == number:
                 if kind == "AssertionError" and not message.strip():
-                    message = f"starter.py line {line}: AssertionError"  # its text is not here
+                    message = self._source_line(line) or "without a message"
                 error = _exception(kind, message[:MAX_TEXT])
                 if isinstance(error, MemoryError):
                     self.incident = Incident("memory", f"{name} ran out of memory: {message}")
                 _raise_at(error, self._path, line)
         self._broken("an answer to a question that was not asked")
+
+    def _source_line(self, number):
+        lines = self._source.decode("utf-8", "replace").split("\n")
+        return lines[number - 1].strip() if number and 0 < number <= len(lines) else ""
 
     def _broken(self, what):
         self._end("protocol", f"the submission's process sent {what}; the check cannot count")
