@@ -149,3 +149,11 @@ def test_a_station_among_a_thousand_descriptors_hears_its_verifier():
         ours.close()
         theirs.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_labs_readme_names_both_time_limits(pytestconfig):
+    folder = labs_by_prefix()["lab-01"].path.parent
+    readme = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
+    here, there = float(pytestconfig.getini("timeout")), Limits().check_s
+    assert f"may take {here:g} seconds on your machine" in readme
+    assert f"{there:g} seconds in the grader" in readme
