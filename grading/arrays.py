@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 
-from grading.inside.wire import ARRAY_METHODS, DTYPES, FIRST_PROMISE, MAX_NOTES
+from grading.inside import wire
+from grading.inside.wire import ARRAY_METHODS, DTYPES, FIRST_PROMISE, LIKE, MAX_NOTES
 from labkit.values import leaves
 
 MAX_ELEMENTS = 2_000_000
@@ -25,31 +26,17 @@ MAX_ANSWERS = 64  # bits that one call may learn of what it was lent
 # Every ufunc of numpy: they read their arguments and nothing else. Those with a signature, such as
 # matmul, are products.
 _UFUNCS = {name: value for name, value in vars(np).items() if isinstance(value, np.ufunc)}
-_PRODUCTS = {name: getattr(np, name) for name in ("dot", "inner", "tensordot", "einsum", "outer")}
+_PRODUCTS = {name: getattr(np, name) for name in wire.PRODUCTS}
 _FUNCTIONS = {
-    name: getattr(np, name)
-    for name in (
-        "all any sum prod mean std var max min amax amin argmax argmin cumsum clip round where "
-        "split array_split hsplit vsplit dsplit concatenate stack hstack vstack column_stack "
-        "transpose swapaxes moveaxis reshape ravel squeeze expand_dims copy repeat roll flip "
-        "take take_along_axis zeros_like ones_like empty_like full_like "
-        "atleast_1d atleast_2d atleast_3d triu tril matrix_transpose nan_to_num "
-        "flipud fliplr rot90 rollaxis diagonal"
-    ).split()
-    if hasattr(np, name)
+    name: getattr(np, name) for name in (*wire.GIVES_ONE_ARRAY, *wire.GIVES_SOMETHING_ELSE)
 }
 _FUNCTIONS["broadcast_to"] = functools.partial(np.broadcast_to, subok=True)  # still traced
 # They change their first argument, unless it was lent, and give nothing.
-_WRITERS = {
-    name: getattr(np, name)
-    for name in "copyto putmask place put fill_diagonal put_along_axis".split()
-}
+_WRITERS = {name: getattr(np, name) for name in wire.WRITES_TO_ITS_FIRST}
 _JOINS = set("concatenate stack hstack vstack column_stack".split())
 _SPLITS = set("split array_split hsplit vsplit dsplit".split())
 # an order of elements is a letter; the others say how `put` and `copyto` treat what does not fit
 _WORDS = {*DTYPES, *"CFAK", "raise", "wrap", "clip", "same_kind", "safe", "unsafe"}
-# how many of their positional arguments are no dtype and no shape
-_POSITIONAL = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}
 _ATTRIBUTES = set("T mT".split())
 _KEYWORDS = set(
     "axis axes keepdims dtype out where initial order copy dims decimals mode casting ddof".split()
@@ -274,11 +261,11 @@ def _perform(operation, arguments, keywords):
             _check_values(values)
             return _UFUNCS[name].at(array, index, *values)
         case "function", (str(name), tuple(args), dict(extra)):
-            if name in _POSITIONAL and "shape" in extra:
+            if name in LIKE and "shape" in extra:
                 _bound_shape(extra["shape"])
             if not all(key in _KEYWORDS or key == "shape" for key in extra):
                 raise Refused(f"a keyword of {name}")
-            if len(args) > _POSITIONAL.get(name, len(args)):
+            if len(args) > LIKE.get(name, len(args)):
                 raise Refused(f"{name} with {len(args)} arguments")
             subscripts = args[:1] if name == "einsum" and type(args[0]) is str else ()
             _check_values([*args[len(subscripts) :], *extra.values()])

@@ -28,7 +28,18 @@ import warnings
 import numpy as np
 import recording
 import wire
-from wire import ARRAY_METHODS, COLLECTIVES, FIRST_PROMISE, MAX_NOTES, MAX_TEXT
+from wire import (
+    ARRAY_METHODS,
+    COLLECTIVES,
+    FIRST_PROMISE,
+    GIVES_ONE_ARRAY,
+    GIVES_SOMETHING_ELSE,
+    LIKE,
+    MAX_NOTES,
+    MAX_TEXT,
+    PRODUCTS,
+    WRITES_TO_ITS_FIRST,
+)
 
 FILE_NAME = "starter.py"
 ENVIRONMENT = {"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -304,18 +315,8 @@ def _arrays_as_bytes(value):
 # --- arrays that stay with the verifier ---------------------------------------------------------
 
 
-GIVES_ONE_ARRAY = set(
-    "dot inner tensordot einsum outer where concatenate stack transpose swapaxes reshape repeat "
-    "sum prod mean std var max min amax amin all any clip copy squeeze expand_dims moveaxis ravel "
-    "take zeros_like ones_like full_like empty_like triu tril flip flipud fliplr roll rot90 "
-    "rollaxis diagonal broadcast_to atleast_3d".split()
-)
-GIVES_SOMETHING_ELSE = set(
-    "split array_split hsplit vsplit dsplit hstack vstack column_stack cumsum round argmax argmin "
-    "take_along_axis atleast_1d atleast_2d matrix_transpose nan_to_num".split()
-)
-WRITES_TO_ITS_FIRST = set("copyto putmask place put fill_diagonal put_along_axis".split())
-LIKE = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}  # arguments, not options
+NOTED = {*PRODUCTS, *GIVES_ONE_ARRAY}
+OFFERED = NOTED | set(GIVES_SOMETHING_ELSE)
 # of numpy.linalg, the functions that are numpy's own
 SAME = {
     getattr(np.linalg, name): getattr(np, name)
@@ -452,9 +453,9 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
             kwargs.update(zip(options, args[LIKE[name] :], strict=False))
             kwargs.pop("subok", None)  # there are no subclasses here
             args = args[: LIKE[name]]
-        elif kwargs and name in GIVES_ONE_ARRAY | GIVES_SOMETHING_ELSE:
+        elif kwargs and name in OFFERED:
             args = _by_position(function, args, kwargs)
-        if name in GIVES_ONE_ARRAY:
+        if name in NOTED:
             result = self._link.note("function", name, _plain(args), _plain(kwargs))
         elif name in GIVES_SOMETHING_ELSE:
             result = self._ask("function", name, args, kwargs)

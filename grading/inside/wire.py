@@ -26,6 +26,20 @@ ARRAY_METHODS = tuple(
     "all any astype clip copy cumsum diagonal dot flatten max mean min prod ravel repeat reshape "
     "round squeeze std sum swapaxes take transpose var".split()
 )
+PRODUCTS = tuple("dot inner tensordot einsum outer".split())
+GIVES_ONE_ARRAY = tuple(
+    "where concatenate stack transpose swapaxes reshape repeat sum prod mean std var max min amax "
+    "amin all any clip copy squeeze expand_dims moveaxis rollaxis ravel take zeros_like ones_like "
+    "full_like empty_like triu tril flip flipud fliplr roll rot90 diagonal broadcast_to "
+    "atleast_3d".split()
+)
+GIVES_SOMETHING_ELSE = tuple(
+    "split array_split hsplit vsplit dsplit hstack vstack column_stack cumsum round argmax argmin "
+    "take_along_axis atleast_1d atleast_2d matrix_transpose nan_to_num".split()
+)
+WRITES_TO_ITS_FIRST = tuple("copyto putmask place put fill_diagonal put_along_axis".split())
+# how many of their positional arguments are no options, such as a dtype or a shape
+LIKE = {"zeros_like": 1, "ones_like": 1, "empty_like": 1, "full_like": 2}
 MAX_TEXT = 2000  # of an exception's message
 MAX_NOTES = 256  # in one message
 FIRST_PROMISE = 1 << 31  # numbers from here on are results of the same message's notes
