@@ -119,7 +119,8 @@ def lab(request):
     implementation = state.implementations[this]
     if isinstance(implementation, LoadError):
         raise implementation
-    recorder = Recorder(implementation)
+    keeps = request.node.get_closest_marker("keeps_arguments") is not None
+    recorder = Recorder(implementation, this if keeps else None)
     request.node.stash[CALLS] = recorder
     return recorder
 
@@ -147,10 +148,13 @@ class Implementation:
 
 
 class Recorder:
-    """An implementation whose calls are remembered: function, arguments as given, outcome."""
+    """An implementation whose calls are remembered: function, arguments as given, outcome.
 
-    def __init__(self, implementation):
-        self._implementation = implementation
+    kept: the lab, if a call may not change its arguments.
+    """
+
+    def __init__(self, implementation, kept=None):
+        self._implementation, self._kept = implementation, kept
         self._calls = deque(maxlen=CALLS_KEPT)
         self._running = None  # the call that has not come back: (function, args, kwargs)
         self._error = None  # what the last call raised
@@ -171,15 +175,44 @@ class Recorder:
                 raise
             self._calls.append((name, *given, ("value", _copied(result))))
             self._running = self._error = None
+            if self._kept:
+                self._check_arguments(name, given, args, kwargs)
             return result
 
         return call
+
+    def _check_arguments(self, name, given, args, kwargs):
+        before, now = [*given[0], *given[1].values()], [*args, *kwargs.values()]
+        for place, (one, other) in enumerate(zip(before, now, strict=True)):
+            if _changed(one, other):
+                argument = _argument_names(name, args, kwargs, self._kept)[place]
+                raise AssertionError(
+                    f"{_described((name, *given), self._kept)} changed its argument {argument}: "
+                    "the caller still needs it. Work on a copy, or make a new one."
+                )
+
+
+def _changed(before, now):
+    """Whether plain values, or lists, tuples, dicts and arrays of them, differ from their copy."""
+    kind = type(before)
+    if kind in (*PLAIN, list, tuple, dict) and type(now) is not kind:
+        return True
+    if kind in (list, tuple):
+        return len(before) != len(now) or any(map(_changed, before, now))
+    if kind is dict:
+        return before.keys() != now.keys() or any(_changed(before[key], now[key]) for key in before)
+    if hasattr(before, "tobytes"):  # an array, bit by bit: not-a-number is not changed either
+        return before.shape != now.shape or before.tobytes() != now.tobytes()
+    return kind in PLAIN and now != before
+
+
+PLAIN = (int, float, str, bool, type(None), Fraction)
 
 
 def _copied(value):
     """copy.deepcopy for plain values, several times faster: thousands of calls are recorded."""
     kind = type(value)
-    if kind in (int, float, str, bool, type(None), Fraction):
+    if kind in PLAIN:
         return value
     if kind in (list, tuple):
         return kind(map(_copied, value))
@@ -360,6 +393,14 @@ def _described(call, lab):
         return describe_call(name, **signature.bind(*args, **kwargs).arguments)
     except Exception:  # a broken bank must not hide the learner's own failure
         return f"{name}(...)"
+
+
+def _argument_names(name, args, kwargs, lab):
+    """What the solution calls the arguments of a call, in their order."""
+    from labkit.mistakes import read_bank
+
+    positional = list(inspect.signature(getattr(read_bank(lab).solution, name)).parameters)
+    return positional[: len(args)] + list(kwargs)
 
 
 def _source_of(excinfo):

@@ -72,6 +72,24 @@ def rank_shape__halves_everything(parameter, model, tp_size):
     return shape
 
 
+def rank_shape__writes_into_the_parameter(parameter, model, tp_size):
+    """the list that was given is changed and returned, instead of a new one.
+
+    Whoever describes the next rank with the same parameter splits a share of a share.
+    Rejected by: test_each_parameter_is_split_its_own_way
+    """
+    shape, split = parameter["shape"], parameter["split"]
+    if split == "vocab":
+        shape[0] = padded_vocab(shape[0])
+    if split == "heads":
+        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
+        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
+    elif split != "whole":
+        dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
+        shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    return shape
+
+
 def rank_shape__forgets_vocabulary_padding(parameter, model, tp_size):
     """the vocabulary is split without padding it first.
 
