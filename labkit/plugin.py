@@ -201,9 +201,9 @@ def _changed(before, now):
         return len(before) != len(now) or any(map(_changed, before, now))
     if kind is dict:
         return before.keys() != now.keys() or any(_changed(before[key], now[key]) for key in before)
-    if hasattr(before, "tobytes"):  # an array, bit by bit: not-a-number is not changed either
+    if hasattr(before, "dtype") and before.dtype != object:  # bit by bit: NaN equals itself
         return before.shape != now.shape or before.tobytes() != now.tobytes()
-    return kind in PLAIN and now != before
+    return kind in PLAIN and now != before and before == before
 
 
 PLAIN = (int, float, str, bool, type(None), Fraction)

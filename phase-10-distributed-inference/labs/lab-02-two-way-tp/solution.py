@@ -209,7 +209,8 @@ def rank_shape(parameter, model, tp_size):
 
     The split dimension of a matrix [out, in] is `out` for rows and `in` for columns; expert weights
     are [experts, out, in]. "heads" is the fused [(heads + 2 kv_heads) head_dim, ...] of q, k and v.
-    Returns a list. ValueError when tp_size does not divide the dimension, naming the parameter.
+    Returns a new list; the parameter keeps its own. ValueError, naming the parameter, when tp_size
+    does not divide the dimension.
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     # BEGIN SOLUTION (task 2)

@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [1e167adf68e3]
+# lab-02 starter: write where NotImplementedError stands. [b3e22796a7cd]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -210,7 +210,8 @@ def rank_shape(parameter, model, tp_size):
 
     The split dimension of a matrix [out, in] is `out` for rows and `in` for columns; expert weights
     are [experts, out, in]. "heads" is the fused [(heads + 2 kv_heads) head_dim, ...] of q, k and v.
-    Returns a list. ValueError when tp_size does not divide the dimension, naming the parameter.
+    Returns a new list; the parameter keeps its own. ValueError, naming the parameter, when tp_size
+    does not divide the dimension.
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     raise NotImplementedError(

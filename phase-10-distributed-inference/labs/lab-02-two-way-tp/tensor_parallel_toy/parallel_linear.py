@@ -141,10 +141,13 @@ class TensorParallel:
         return None
 
     def forget_failed_backward(self):
-        """Drop the gradients of a backward that raised; they would end up in the next one's."""
+        """End a backward that raised: its gradients would end up in the next one's."""
         if torch._C._current_graph_task_id() == -1:  # else a checkpoint recomputes in backward
-            self.finish()  # no buffer may be freed while its message is in flight
-            self.gradients.clear()
+            try:
+                self.finish()  # no buffer may be freed while its message is in flight
+            finally:
+                self.unfinished.clear()
+                self.gradients.clear()
 
     def _end_backward(self):
         self.finish()
