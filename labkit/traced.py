@@ -62,6 +62,8 @@ class TracedArray(np.ndarray):
         named = {name: _plain(kwargs[name]) for name in sorted(kwargs)}  # a before b
         result = function(*plain, **named)
         if trace is not None:
+            if function is np.einsum:
+                named = {}  # its operands have no names
             named.pop("out", None)
             _write(trace, function, [*plain, *named.values()], result)
         return _traced_result(result, trace)
