@@ -87,6 +87,7 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) ->
     """
     place = Path(place)
     found = Found()
+    theirs = (place.resolve().name,) if student else ()  # may itself say which lab is in it
     try:
         entries = list(_walk(place, found, (student,))) if student else _entries(place, found)
     except OSError as error:
@@ -114,9 +115,12 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) ->
             if len(rest) <= 2 and not rest[-1].startswith("."):
                 others.setdefault(student, clean("/".join(rest), 100))
             continue
+        where = clean("/".join(entry.path), 300)
+        if any(part.startswith(".") and part != "." for part in rest[:-1]):
+            found.ignored.append((where, "in a hidden folder; move it out of there"))
+            continue
         lab = _lab_of(match, rest, only)
         seen[student] |= only is None or lab in (only, None)
-        where = clean("/".join(entry.path), 300)
         if lab is None:
             why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
             if shape == "plain" and _LAB.match(student):
@@ -126,7 +130,8 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) ->
             found.ignored.append((where, f"{lab} is not one of {', '.join(labs)}"))
         elif only is None or lab == only:
             version = int(match["version"] or 0)
-            rank = (-version, "labs" not in rest, len(rest), rest)
+            names_it = _lab_of(match, (*theirs, *rest), None) == lab  # not only --lab does
+            rank = (not names_it, -version, "labs" not in rest, len(rest), rest)
             candidates.setdefault((student, lab), []).append((rank, shape, where, entry))
     for (student, lab), several in sorted(candidates.items()):
         several.sort(key=lambda candidate: candidate[0])

@@ -193,6 +193,44 @@ def test_which_lab_is_asked_for_when_nothing_says(tmp_path):
     assert set(by) == {("ada", "lab-03")}
 
 
+OTHERS = "backup/starter.py", "starter.py", "my starter2.py", ".github/starter.py", "x/starter-2.py"
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("shape", ["folder of theirs", "everybody's", "zip", "inner zip"])
+def test_a_file_that_names_the_lab_comes_before_one_that_does_not(tmp_path, other, shape):
+    named, member = b"x = 'named'\n", "lab-02-two-way-tp/starter.py"
+    write(tmp_path / "ada", member, data=named)
+    write(tmp_path / "ada", other, "lab-01-tp-sharding-math/starter.py")
+    student, place = None, tmp_path
+    if shape == "folder of theirs":
+        student, place = "ada", tmp_path / "ada"
+    elif shape == "zip":
+        place = zipped(tmp_path / "all.zip", {f"ada/{other}": CODE, f"ada/{member}": named})
+    elif shape == "inner zip":
+        place = tmp_path / "in"
+        (place / "ada").mkdir(parents=True)
+        zipped(place / "ada/work.zip", {f"./{other}": CODE, f"./{member}": named})
+    _, by = found_in(place, only="lab-02", student=student)
+    assert {key: s.source for key, s in by.items()} == {("ada", "lab-02"): named}
+
+
+def test_the_folder_given_may_name_the_lab_of_what_lies_in_it(tmp_path, monkeypatch):
+    write(tmp_path, "lab-01-tp/old/lab-01/starter.py", "lab-01-tp/old/starter-01.py")
+    write(tmp_path, "lab-01-tp/starter.py", data=b"x = 'hers'\n")
+    monkeypatch.chdir(tmp_path / "lab-01-tp")
+    for place in (".", tmp_path / "lab-01-tp"):
+        _, by = found_in(place, only="lab-01", student="ada")
+        assert by["ada", "lab-01"].source == b"x = 'hers'\n"
+
+
+def test_what_lies_in_a_hidden_folder_is_not_graded_and_is_named(tmp_path):
+    write(tmp_path, ".github/lab-01/starter.py")
+    found, by = found_in(tmp_path, only="lab-01", student="ada")
+    why = "in a hidden folder; move it out of there"
+    assert not by and ("ada/.github/lab-01/starter.py", why) in found.ignored
+
+
 def test_a_folder_of_one_student_is_told_from_everybodys(tmp_path):
     write(tmp_path, "submissions/ada/lab-01-x/starter.py")
     found, by = found_in(tmp_path / "submissions" / "ada")
