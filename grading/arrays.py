@@ -7,6 +7,7 @@ asks for may neither reach another function nor exhaust the verifier.
 import functools
 import math
 import time
+from itertools import zip_longest
 
 import numpy as np
 
@@ -363,8 +364,18 @@ def _bound_index(array, index):
         return
     found = list(leaves(index))
     count = sum(leaf.size for leaf in found if isinstance(leaf, np.ndarray)) + len(found)
-    if count > 1 and count * max(array.size, 1) > MAX_WORK:
+    if count > 1 and count * max(array.size, 1) > MAX_WORK or _places(array, index) > MAX_WORK:
         raise Refused("an index too large for this check")
+
+
+def _places(array, index):
+    """At most how many elements several arrays in an index stand for: they broadcast."""
+    parts = index if type(index) is tuple else ()
+    several = [np.asarray(part) for part in parts if isinstance(part, (np.ndarray, list, tuple))]
+    shapes = [(np.count_nonzero(part),) if part.dtype == bool else part.shape for part in several]
+    sides = map(max, zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1))
+    # each stands for an axis, so of the array's own axes at most the longest others remain
+    return math.prod(sides) * math.prod(sorted(array.shape)[len(several) :])
 
 
 def _bound_repeat(array, args):

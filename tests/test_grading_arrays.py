@@ -178,6 +178,38 @@ def test_what_would_be_large_is_refused_before_it_is_made(what):
         arrays.perform(operation, tuple(arguments), {})
 
 
+COLUMN = np.zeros((20_000, 1), int)
+CROSSED = {
+    "column and row": (COLUMN, COLUMN.T),
+    "column and list": (COLUMN, [[0] * 20_000]),
+    "and of each a row": (COLUMN[:500], COLUMN[:500].T, slice(None)),
+}
+
+
+@pytest.mark.parametrize("way", ["at", "setitem", "getitem"])
+@pytest.mark.parametrize("name", CROSSED)
+def test_arrays_that_broadcast_in_an_index_are_as_large_as_together(name, way):
+    index = CROSSED[name]
+    array = np.zeros((1, 1, *[1000] * (len(index) - 2)))
+    operation, *arguments = {
+        "at": ("ufunc", "add", "at", array, index, 1.0, {}),
+        "setitem": ("setitem", array, index, 1.0),
+        "getitem": ("getitem", array, index),
+    }[way]
+    with pytest.raises(arrays.Refused, match="too large"):
+        arrays.perform(operation, tuple(arguments), {})
+
+
+def test_an_index_of_several_arrays_that_is_not_large_is_carried_out():
+    square, order = np.arange(10_000.0).reshape(100, 100), np.arange(100)[::-1]
+    mask, line = order % 2 == 0, np.arange(50)
+    for index in (np.ix_(order, order), (order, 3), (mask, line), (mask, [[3]]), ([0, 1], [[2]])):
+        given = arrays.perform("getitem", (square, index), {})
+        assert np.array_equal(given, square[index])
+    with pytest.raises(IndexError, match="broadcast"):  # numpy's own words
+        arrays.perform("getitem", (square, ([0, 1], [0, 1, 2])), {})
+
+
 X0 = np.zeros((2, 3))
 WRITES = {
     "copyto": ("function", "copyto", (X0, 1.0), {}),
