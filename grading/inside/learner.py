@@ -432,8 +432,11 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
         if name == "append":
             return _appended(*args, **kwargs)
         args, kwargs, out = _without_out(function, args, dict(kwargs))
-        if name in ("shape", "ndim", "size", "real") and len(args) == 1:
-            return getattr(self, name)
+        if name == "real":
+            return self.real
+        if name in ("shape", "ndim", "size"):
+            rest = _by_position(function, args, kwargs)[1:]
+            return function(np.broadcast_to(0, self.shape), *rest)  # of any numbers
         if name == "unstack":
             return tuple(np.moveaxis(args[0], kwargs.get("axis", 0), 0))
         if name == "diag" and self.ndim == 2:

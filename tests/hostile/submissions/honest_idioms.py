@@ -70,6 +70,9 @@ R = [float(v) for v in np.nditer(h)]
 R = t = h[0, 0]; t += 1
 R = t = h.sum(); t *= 2
 R = t = h[0]; t += 1
+R = np.size(h), np.size(h, axis=0), np.size(h, 1), np.size(a=h, axis=None), np.size(h, axis=(0, 1))
+R = np.size(h, axis=2)
+R = np.shape(h), np.shape(a=h), np.ndim(h), np.ndim(a=h), np.real(h), np.real(val=h)
 R = h.max(), h[0, 0], h[[0]], h[0]; h[...] = 0
 R = np.zeros_like(h, int), np.zeros_like(h, shape=4), np.full_like(a=h, fill_value=3, shape=(2, 2))
 """
@@ -110,6 +113,7 @@ _row = row_parallel
 
 def row_parallel(x, W, num_ranks):
     y = _row(x, W, num_ranks)
+    assert (np.size(W, axis=0), np.size(W, 1)) == W.shape and np.size(a=W) == W.size  # lent as well
     if y.ndim == 2 and num_ranks == 2:
         here = np.array(y.tolist())
         for code in WORK.strip().split("\n"):
