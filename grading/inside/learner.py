@@ -322,6 +322,7 @@ SAME = {
     getattr(np.linalg, name): getattr(np, name)
     for name in "matmul outer tensordot vecdot matrix_transpose".split()
 }
+FOLDS = ("reduce", "accumulate", "reduceat")
 INSTEAD = {
     "sort": "write x[...] = np.sort(x)",
     "partition": "write x[...] = np.partition(x, k)",
@@ -420,10 +421,14 @@ class RemoteArray(np.lib.mixins.NDArrayOperatorsMixin):
             result = self._link.note(name, *_plain(inputs))
         else:
             result = self._ask("ufunc", name, method, inputs, kwargs)
+        # sums and the like may lose what follows the point, as in numpy
+        casting = "unsafe" if method in FOLDS else kwargs.get("casting", "same_kind")
         if ufunc.nout > 1 and out is not None:
             pairs = zip(out, result, strict=True)
-            return tuple(one if where is None else _fill(where, one) for where, one in pairs)
-        return result if target is None else _fill(target, result)
+            return tuple(
+                one if where is None else _fill(where, one, casting) for where, one in pairs
+            )
+        return result if target is None else _fill(target, result, casting)
 
     def __array_function__(self, function, types, args, kwargs):
         if function in SAME:
@@ -591,8 +596,11 @@ def _appended(arr, values, axis=None):
     return np.concatenate([arr, values], axis)
 
 
-def _fill(out, result):
-    out[...] = result
+def _fill(out, result, casting="unsafe"):
+    if type(out) is RemoteArray:
+        out[...] = result
+    else:
+        np.copyto(out, _local(result), casting)
     return out
 
 

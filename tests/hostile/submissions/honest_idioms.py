@@ -40,6 +40,18 @@ b = np.ones(h.shape); np.copyto(b, h, where=h > 0); R = b
 b = np.ones(h.shape); np.add.at(b, [0, 0], h[0]); R = b
 b = np.ones(h.shape); np.maximum(h, 0, out=b, where=h > 1); R = b
 b = np.zeros(h.shape); np.modf(h, out=(b, None)); R = b
+k = np.zeros(h.shape, int); k += h
+k = np.zeros(h.shape, int); np.add(h, h, out=k)
+k = np.zeros(h.shape, int); np.modf(h, out=(k, None))
+k = np.zeros(h.shape[1], int); k += h[0] > 0; R = k
+k = np.zeros(h.shape, "f4"); k += h; R = k
+k = np.zeros(h.shape, int); np.add(h, h, out=k, casting="unsafe"); R = k
+k = np.zeros(h.shape, int); np.greater(h, 0, out=k); R = k
+k = np.zeros(h.shape[1], int); np.add.reduce(h, out=k); R = k
+k = np.zeros(h.shape[1], int); np.sum(h, 0, out=k); R = k
+k = np.zeros(h.shape, int); np.maximum.accumulate(h, out=k); R = k
+k = np.zeros(h.shape[1], int); h.max(0, out=k); R = k
+k = np.zeros((2, 2), int); np.add.outer(h[0, :2], h[0, :2], out=k)
 h -= h.mean(axis=0)
 h[[0, 0]] += 1
 h[1:] += h[:-1]
