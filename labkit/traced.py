@@ -1,7 +1,7 @@
 """An array that counts what is done with it: who multiplied by, or looked up in, how much of it."""
 
 from dataclasses import dataclass, field
-from math import isqrt, prod
+from math import ceil, isqrt, prod
 
 import numpy as np
 
@@ -9,7 +9,9 @@ import numpy as np
 _ELEMENTWISE = {np.multiply, np.divide, np.power, np.float_power}
 _PRODUCTS = {np.matmul, np.vecdot} | _ELEMENTWISE
 _PRODUCTS |= {getattr(np, name) for name in ("matvec", "vecmat") if hasattr(np, name)}
-_ROWS = (np.ndarray, list, range, int, np.integer)  # an index that looks rows up
+_WHICH = (int, np.integer)  # in an array of several tables, an index that says which
+_ROWS = (np.ndarray, list, range, *_WHICH)  # an index that looks rows up
+_NEW = {np.empty_like, np.zeros_like, np.full_like}
 _PRODUCT_FUNCTIONS = {np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum}
 
 
@@ -19,6 +21,7 @@ class Trace:
 
     multiplications: list[int] = field(default_factory=list)
     table_rows: list[int] = field(default_factory=list)
+    row_size: int = 1  # elements in a row of the table
 
     @property
     def total(self) -> int:
@@ -33,10 +36,12 @@ class TracedArray(np.ndarray):
     """A plain array in every respect, but its products and look-ups are written to a Trace."""
 
     trace: Trace | None = None
-    padding = 0  # rows that a join put under the table's
+    padding = 0  # rows that are not the table's, as long as they hold zeros
 
     def __array_finalize__(self, parent):
         self.trace = getattr(parent, "trace", None)
+        if self.shape == getattr(parent, "shape", None):
+            self.padding = getattr(parent, "padding", 0)  # of a copy
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         plain = [_plain(value) for value in inputs]
@@ -56,7 +61,10 @@ class TracedArray(np.ndarray):
         if function is np.concatenate:  # vstack, hstack, stack and append end there too
             return _joined(*args, **kwargs)
         if function not in _PRODUCT_FUNCTIONS:
-            return super().__array_function__(function, types, args, kwargs)
+            result = super().__array_function__(function, types, args, kwargs)
+            if function in _NEW and _trace_of([result]) is not None:
+                result.padding = result._rows(_plain(result))
+            return result
         trace = _trace_of([*args, *kwargs.values()])
         plain = [_plain(value) for value in args]
         named = {name: _plain(kwargs[name]) for name in sorted(kwargs)}  # a before b
@@ -69,10 +77,16 @@ class TracedArray(np.ndarray):
         return _traced_result(result, trace)
 
     def __getitem__(self, key):
-        first = key[0] if isinstance(key, tuple) and key else key
-        if self.trace is not None and isinstance(first, _ROWS):
-            self.trace.table_rows.append(self.own_rows())
+        if self.trace is not None:
+            table, keys = self, key if isinstance(key, tuple) else (key,)
+            while table.ndim > 2 and keys and isinstance(keys[0], _WHICH):
+                table, keys = np.ndarray.__getitem__(table, keys[0]), keys[1:]
+            if keys and isinstance(keys[0], _ROWS):
+                self.trace.table_rows.append(table.own_rows())
         return super().__getitem__(key)
+
+    def __setitem__(self, key, value):  # numpy would look the rows up to write to them
+        _plain(self)[key] = value
 
     def take(self, *args, **kwargs):  # np.take ends here too
         if self.trace is not None:
@@ -80,11 +94,16 @@ class TracedArray(np.ndarray):
         return super().take(*args, **kwargs)
 
     def own_rows(self):
-        """All rows but the padding, as long as that holds zeros."""
+        """The table's rows in here: all but the padding."""
+        rows = self._rows(_plain(self))
         if not self.padding:
-            return self.shape[0]
+            return rows
         filled = np.any(_plain(self), axis=tuple(range(1, self.ndim)))
-        return max(self.shape[0] - self.padding, int(filled.sum()))
+        return max(rows - self.padding, self._rows(_plain(self)[filled]))
+
+    def _rows(self, array):
+        """However it is laid out: E.T, E[None] and E.reshape(1, -1) hold all rows of E."""
+        return max([*array.shape[:1], ceil(array.size / self.trace.row_size)])
 
     def dot(self, other, out=None):
         return np.dot(self, other) if out is None else np.dot(self, other, out)
@@ -92,7 +111,7 @@ class TracedArray(np.ndarray):
 
 def traced(*arrays):
     """(trace, copies): copies of `arrays` whose products are all written to the one trace."""
-    trace = Trace()
+    trace = Trace(row_size=max([1, *(size for array in arrays for size in np.shape(array)[-1:])]))
     copies = []
     for array in arrays:
         copy = np.array(array).view(TracedArray)
@@ -103,12 +122,14 @@ def traced(*arrays):
 
 def _joined(parts, axis=0, out=None, **kwargs):
     """np.concatenate, followed."""
+    if isinstance(parts, TracedArray):  # its parts are no look-ups
+        parts = [_traced_result(part, parts.trace) for part in _plain(parts)]
     parts = list(parts)
     joined = np.concatenate([_plain(part) for part in parts], axis, _plain(out), **kwargs)
     joined = _traced_result(joined, _trace_of(parts))
     if axis == 0 and isinstance(joined, TracedArray):
-        tables = (part for part in parts if _trace_of([part]) is not None)
-        joined.padding = joined.shape[0] - sum(table.own_rows() for table in tables)
+        tables = (part for part in parts if _trace_of([part]) is not None and np.any(_plain(part)))
+        joined.padding = joined._rows(joined) - sum(table.own_rows() for table in tables)
     return joined
 
 

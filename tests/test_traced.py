@@ -1,5 +1,7 @@
 """The counting array sees every way to multiply or look up, and changes no result."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,73 @@ def test_rows_that_are_joined_on_are_not_the_tables(join):
     assert trace.table_rows == [3, 3, 5, 5]
 
 
+PADDINGS = {
+    "zeros": lambda table: np.zeros((1, 7)),
+    "zeros_like": lambda table: np.zeros_like(table[:1]),
+    "times 0": lambda table: 0 * table[:1],
+}
+
+
+@pytest.mark.parametrize("padding", PADDINGS.values(), ids=PADDINGS)
+def test_zeros_are_padding_wherever_they_come_from_and_in_a_copy(padding):
+    trace, (table,) = traced(B)
+    padded = np.vstack([table[:3], padding(table)])
+    padded[[3, 0]]
+    padded.copy()[[3, 0]]
+    padded.astype(np.float32)[[3, 0]]
+    copy = padded.copy()
+    copy[3] = B[4]
+    copy[[3]]
+    assert trace.table_rows == [3, 3, 3, 4]
+
+
+LAYOUTS = {
+    "one of one": lambda t: t[None][[0]],
+    "one of one by take": lambda t: np.take(t[None], [0], axis=0),
+    "rows of one": lambda t: t[None][0, [3, 1]],
+    "columns": lambda t: t.T[[0, 1]],
+    "one long row": lambda t: t.reshape(1, -1)[0],
+    "padded columns": lambda t: np.concatenate([t.T, np.zeros((9, 5))])[[0]],
+}
+
+
+@pytest.mark.parametrize("look_up", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_table_has_its_rows_in_every_layout(look_up):
+    trace, (table,) = traced(B[:, :3])
+    look_up(table)
+    assert trace.table_rows == [5]
+
+
+def test_one_of_several_tables_is_a_slice_and_no_look_up():
+    trace, (table,) = traced(B[:4])
+    tables = table.reshape(2, 2, 7)
+    for whole in (table[None][0], np.concatenate(tables), np.concatenate(table.T[:, :, None])):
+        assert trace.table_rows == [] and whole.size == table.size
+    np.testing.assert_array_equal(np.asarray(tables[1][[0]]), B[2:3])
+    np.testing.assert_array_equal(np.asarray(tables[1, [0]]), B[2:3])
+    assert trace.table_rows == [2, 2]
+
+
+@pytest.mark.parametrize("new", [np.zeros_like, np.empty_like, partial(np.full_like, fill_value=0)])
+def test_a_table_may_be_laid_into_a_new_array(new):
+    trace, (table,) = traced(B)
+    padded = new(table, shape=(4, 7))
+    padded[:3] = table[:3]
+    padded[3] = 0
+    padded[[3, 0]]
+    padded[3] = table[3:4]
+    padded[[3, 0]]
+    assert trace.table_rows == [3, 4]
+
+
+def test_writing_to_rows_is_no_look_up():
+    trace, (table,) = traced(B)
+    table[3] = table[:1] + 1
+    table[[1, 2]] = 0
+    np.testing.assert_array_equal(np.asarray(table[:4]), [B[0], B[1] * 0, B[2] * 0, B[0] + 1])
+    assert trace.table_rows == []
+
+
 def test_a_table_cannot_hide_in_its_padding():
     trace, (table,) = traced(B)
     np.concatenate([np.zeros((5, 7)), table])[5:][[0]]
@@ -153,7 +222,10 @@ def test_a_mask_selects_and_multiplies_nothing():
     assert trace.total == A.size
 
 
-@pytest.mark.parametrize("name", ["honest_in_place", "honest_by_keyword", "honest_joins"])
+PLAIN = ["honest_in_place", "honest_by_keyword", "honest_joins", "honest_pads_its_table"]
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_what_the_grader_accepts_has_full_marks_in_plain_pytest(course, name):
     """The grader's half is in test_grading_corpus.py."""
     case = next(case for case in read_cases() if case.name == name)
