@@ -32,10 +32,10 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from grading.course import labs_by_prefix  # noqa: E402
+from grading.fingerprint import labs_by_prefix  # noqa: E402
 from grading.limits import MIB, Limits  # noqa: E402
-from grading.reader import Submission, _text_or_problem  # noqa: E402
 from grading.run import grade_locally  # noqa: E402
+from grading.submissions import Submission, _text_or_problem  # noqa: E402
 from labkit.mistakes import read_bank  # noqa: E402
 from tests.hostile.corpus import read_cases  # noqa: E402
 

@@ -21,7 +21,7 @@ def main(arguments=None) -> int:
     run = commands.add_parser("run", help="grade a folder or zip file of submissions")
     run.add_argument("submissions", help="a folder or zip file as the course's platform exports it")
     run.add_argument(
-        "--out", default="grades", help="folder of the ledger and the exports (default: grades)"
+        "--out", default="grades", help="folder of the gradebook and the exports (default: grades)"
     )
     run.add_argument("--lab", help="grade this lab alone, such as 01")
     run.add_argument(
@@ -55,14 +55,14 @@ def main(arguments=None) -> int:
 
     for name, text in (
         ("status", "what is graded, waiting and held"),
-        ("export", "write the exports again from the ledger"),
+        ("export", "write the exports again from the gradebook"),
         ("explain", "everything recorded about one student"),
     ):
         command = commands.add_parser(name, help=text)
         if name == "explain":
             command.add_argument("student", help="the name, or a part of it that no other has")
         command.add_argument(
-            "--out", default="grades", help="folder of the ledger (default: grades)"
+            "--out", default="grades", help="folder of the gradebook (default: grades)"
         )
         if name == "export":
             command.add_argument(

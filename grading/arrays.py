@@ -1,7 +1,7 @@
-"""Operations on arrays that stay with the verifier, asked for by a sandbox that holds numbers only.
+"""Operations on arrays that stay with the judge, asked for by a sandbox that holds numbers only.
 
 Operations come from allow-lists and are bounded before they are carried out: what a submission
-asks for may neither reach another function nor exhaust the verifier.
+asks for may neither reach another function nor exhaust the judge.
 """
 
 import functools

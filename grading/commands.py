@@ -14,8 +14,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from grading import cluster, feedback
-from grading.course import environment, labs_by_prefix
+from grading import engines, feedback
 from grading.exports import (
     FORMATS,
     classroom_result,
@@ -23,14 +22,14 @@ from grading.exports import (
     to_json,
     write_exports,
 )
-from grading.ledger import Ledger, LedgerError
+from grading.fingerprint import environment, labs_by_prefix
+from grading.gradebook import Gradebook, GradebookError
+from grading.grader import ClusterError, Grader
 from grading.limits import MIB, Limits
-from grading.reader import Submission, SubmissionsError, read_one, read_submissions
-from grading.run import record_of
-from grading.run import run as run_jobs
+from grading.run import grade_missing, record_of
 from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, check_private, inspect_machine
-from grading.station import Station
-from grading.text import clean
+from grading.sanitise import clean
+from grading.submissions import Submission, SubmissionsError, read_one, read_submissions
 from labkit.loading import ROOT
 
 RESULTS = {  # an option of `one`: the schema of what it writes, and how that is made
@@ -123,10 +122,10 @@ def run(options) -> int:
         raise UserError(f"--jobs {options.jobs}: give at least 1")
     weak = options.allow_weak_sandbox
     try:
-        sbatch = cluster.check(options.cluster, options.slurm, weak)
-    except cluster.ClusterError as error:
+        sbatch = engines.check(options.cluster, options.slurm, weak)
+    except ClusterError as error:
         raise UserError(str(error)) from None
-    if options.cluster in (None, *cluster.HERE):  # else the sandboxes are on other machines
+    if options.cluster in (None, *engines.HERE):  # else the sandboxes are on other machines
         _check_machine(options)
     try:
         found = read_submissions(options.submissions, labs, only, limits.source_bytes)
@@ -140,10 +139,10 @@ def run(options) -> int:
             "Gradescope or GitHub Classroom"
         )
     where = options.cluster, options.out, options.jobs, sbatch
-    engine = cluster.engine(limits, secret, weak, *where)
+    engine = engines.engine(limits, secret, weak, *where)
     started = time.monotonic()
     try:
-        with Ledger(options.out, write=True) as ledger:
+        with Gradebook(options.out, write=True) as gradebook:
             with _progress(console) as progress:
                 task = progress.add_task("grading", total=None)
 
@@ -154,15 +153,15 @@ def run(options) -> int:
                 def done(submission, result):
                     progress.advance(task)
 
-                graded, held = run_jobs(
-                    ledger, found.submissions, limits, secret, weak, counted, done
+                graded, held = grade_missing(
+                    gradebook, found.submissions, limits, secret, weak, counted, done
                 )
             known = len(found.submissions) - graded - held
             seconds = time.monotonic() - started
-            _export(ledger, options)
-            _summary(console, ledger.records(), ledger.waiting())
-            _show_absent(console, ledger, found.submissions)
-    except (LedgerError, SandboxError, cluster.ClusterError) as error:
+            _export(gradebook, options)
+            _summary(console, gradebook.records(), gradebook.waiting())
+            _show_absent(console, gradebook, found.submissions)
+    except (GradebookError, SandboxError, ClusterError) as error:
         raise UserError(str(error)) from None
     except sqlite3.Error as error:
         raise _unusable(options, error) from None
@@ -209,13 +208,13 @@ def _show_ignored(console, ignored):
         console.print(f"  ... and {len(ignored) - 100} more")
 
 
-def _show_absent(console, ledger, submissions):
+def _show_absent(console, gradebook, submissions):
     """Rows that an earlier run made, of students or files that this one did not find."""
     here = {(submission.student, submission.lab) for submission in submissions}
     students, labs = ({pair[n] for pair in here} for n in (0, 1))
     absent = [
         f"{student} {lab}"
-        for student, lab in sorted(ledger.roster() - here)
+        for student, lab in sorted(gradebook.roster() - here)
         if student not in students or lab in labs
     ]
     if absent:
@@ -293,8 +292,8 @@ def one(options) -> int:
     _check_private(options)
     _check_machine(options)
     submission, ignored = _hand_in(options.file, lab, limits)
-    with Station(limits, options.allow_weak_sandbox, secret) as station:
-        result = station.grade_or_refuse(submission, labs_by_prefix()[lab])
+    with Grader(limits, options.allow_weak_sandbox, secret) as grader:
+        result = grader.grade_or_refuse(submission, labs_by_prefix()[lab])
     if result["status"] != "graded":
         raise UserError(f"the grader itself failed, so there is no score: {result['problem']}")
     record = {"student": "student", "lab": lab} | record_of(submission, result, limits)
@@ -349,15 +348,15 @@ def _show_record(console, record):
     console.print(f"[bold]Next:[/] {escape(feedback.next_step(record))}")
 
 
-# --- what a ledger says ---------------------------------------------------------------------------
+# --- what a gradebook says ------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _open(options):
     try:
-        with Ledger(options.out) as ledger:
-            yield ledger
-    except LedgerError as error:
+        with Gradebook(options.out) as gradebook:
+            yield gradebook
+    except GradebookError as error:
         raise UserError(str(error)) from None
     except sqlite3.Error as error:
         raise _unusable(options, error) from None
@@ -365,25 +364,25 @@ def _open(options):
 
 def _unusable(options, error):
     return UserError(
-        f"the ledger in {options.out} cannot be used ({error}); make room on the disk, restore the "
-        "folder from a copy, or grade into another one with --out"
+        f"the gradebook in {options.out} cannot be used ({error}); make room on the disk, restore "
+        "the folder from a copy, or grade into another one with --out"
     )
 
 
-def _export(ledger, options, formats=FORMATS):
+def _export(gradebook, options, formats=FORMATS):
     try:
-        return write_exports(ledger, options.out, formats)
+        return write_exports(gradebook, options.out, formats)
     except OSError as error:
         raise UserError(
             f"cannot write the exports to {options.out} ({error.strerror}); the grades are kept in "
-            "the ledger: make room or give write access, then `python -m grading export`"
+            "the gradebook: make room or give write access, then `python -m grading export`"
         ) from None
 
 
 def status(options) -> int:
     console = _console(options)
-    with _open(options) as ledger:
-        records, waiting, seconds = ledger.records(), ledger.waiting(), ledger.seconds()
+    with _open(options) as gradebook:
+        records, waiting, seconds = gradebook.records(), gradebook.waiting(), gradebook.seconds()
     console.print(f"{len(records)} graded, {len(waiting)} without a score.")
     if seconds:
         console.print(f"Median time of a submission and lab: {statistics.median(seconds):.2f} s.")
@@ -396,8 +395,8 @@ def export(options) -> int:
     formats = tuple(options.format or FORMATS)
     if unknown := [name for name in formats if name not in FORMATS]:
         raise UserError(f"--format {unknown[0]}: there are {', '.join(FORMATS)}")
-    with _open(options) as ledger:
-        paths = _export(ledger, options, formats)
+    with _open(options) as gradebook:
+        paths = _export(gradebook, options, formats)
     for path in paths:
         print(path)
     return 0
@@ -405,9 +404,9 @@ def export(options) -> int:
 
 def explain(options) -> int:
     console = _console(options)
-    with _open(options) as ledger:
-        everyone = ledger.records()
-        waiting = ledger.waiting()
+    with _open(options) as gradebook:
+        everyone = gradebook.records()
+        waiting = gradebook.waiting()
     everybody = {record["student"] for record in everyone} | {row[0] for row in waiting}
     wanted = options.student
     names = {wanted} & everybody or {s for s in everybody if wanted.lower() in s.lower()}
@@ -443,7 +442,7 @@ def explain(options) -> int:
 
 
 def doctor(options) -> int:
-    from grading.probe import probe
+    from grading.escape_attempts import attempt_escapes
 
     console = _console(options)
     _check_private(options)
@@ -451,7 +450,7 @@ def doctor(options) -> int:
     console.print(
         ", ".join(f"{name} {value}" for name, value in environment().items()), style="dim"
     )
-    layers, attempts = probe(machine)
+    layers, attempts = attempt_escapes(machine)
     for layer in (*REQUIRED, *OPTIONAL):
         needed = "required" if layer in REQUIRED else "optional"
         if layer in layers:

@@ -1,4 +1,4 @@
-"""The ledger's records in the formats that gradebooks and dashboards read.
+"""The gradebook's records in the formats that gradebooks and dashboards read.
 
 Every export is a pure function of the records: no time of day, no duration, no order of grading is
 in it, so two runs over the same submissions write the same bytes. Each is checked against its
@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import fastjsonschema
 
 from grading.feedback import LABELS, next_step, sentence
-from grading.ledger import Ledger
-from grading.text import cell, clean, file_name
+from grading.gradebook import Gradebook
+from grading.sanitise import cell, clean, file_name
 
 SCHEMAS = Path(__file__).parent / "schemas"
 FORMATS = ("csv", "json", "junit", "gradescope", "classroom", "ctrf", "html")
@@ -34,9 +34,9 @@ def to_json(schema, value) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def write_exports(ledger: Ledger, folder, formats=FORMATS) -> list[Path]:
+def write_exports(gradebook: Gradebook, folder, formats=FORMATS) -> list[Path]:
     """Write the formats below `folder`; the paths written or already as they should be."""
-    records, waiting = ledger.records(), ledger.waiting()
+    records, waiting = gradebook.records(), gradebook.waiting()
     files = {}
     for name in formats:
         files |= MAKERS[name](records, waiting)

@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, dataclass
 
 MIB = 1 << 20
+LOST = 5  # how many workers or jobs one submission may lose before it is held
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from html import escape
 from statistics import median
 
 from grading.feedback import LABELS, common_mistakes, next_step, sentence
-from grading.text import clean, file_name
+from grading.sanitise import clean, file_name
 
 _HEAD = """<!doctype html>
 <html lang="en">

@@ -1,4 +1,4 @@
-"""Grade what a ledger does not hold yet, on this machine's cores or on a cluster's."""
+"""Grade what a gradebook does not hold yet, on this machine's cores or on a cluster's."""
 
 import hashlib
 import json
@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from grading.course import environment, labs_by_prefix, tests_digest
-from grading.ledger import Ledger, key_of
+from grading.fingerprint import environment, labs_by_prefix, tests_digest
+from grading.gradebook import Gradebook, key_of
+from grading.grader import Grader
 from grading.limits import Limits
-from grading.reader import Submission
-from grading.station import Station
+from grading.submissions import Submission
 
-STOP_S = 10  # that all stations together get to finish what they are at
+STOP_S = 10  # that all graders together get to finish what they are at
 
 
 def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
@@ -22,7 +22,7 @@ def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
     labs, submissions = labs_by_prefix(), list(submissions)
     digests = {prefix: tests_digest(labs[prefix]) for prefix in {s.lab for s in submissions}}
     around = json.dumps(environment(), sort_keys=True)
-    secret_digest = hashlib.sha256(b"ledger" + secret).hexdigest() if secret else None
+    secret_digest = hashlib.sha256(b"gradebook" + secret).hexdigest() if secret else None
     for submission in submissions:
         key = key_of(
             student=submission.student,
@@ -39,7 +39,7 @@ def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
 
 
 def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
-    """What the ledger keeps: the result, and everything needed to reproduce it."""
+    """What the gradebook keeps: the result, and everything needed to reproduce it."""
     lab = labs_by_prefix()[submission.lab]
     source = submission.source or b""
     return result | {
@@ -53,9 +53,9 @@ def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
 
 
 def grade_locally(jobs, limits, secret, weak, count, first=0):
-    """Yield (key, submission, result, seconds) as they finish, from `count` stations.
+    """Yield (key, submission, result, seconds) as they finish, from `count` graders.
 
-    The stations are numbered from `first`, apart from those of other processes on this machine.
+    The graders are numbered from `first`, apart from those of other processes on this machine.
     """
     waiting, finished = queue.SimpleQueue(), queue.SimpleQueue()
     jobs = list(jobs)
@@ -65,14 +65,14 @@ def grade_locally(jobs, limits, secret, weak, count, first=0):
     labs = labs_by_prefix()
 
     def work(number):
-        with Station(limits, weak, secret, number) as station:
+        with Grader(limits, weak, secret, number) as grader:
             while not stop.is_set():
                 try:
                     key, submission = waiting.get_nowait()
                 except queue.Empty:
                     return
                 started = time.perf_counter()
-                result = station.grade_or_refuse(submission, labs[submission.lab])
+                result = grader.grade_or_refuse(submission, labs[submission.lab])
                 finished.put((key, submission, result, time.perf_counter() - started))
 
     def guarded(number):
@@ -100,23 +100,25 @@ def grade_locally(jobs, limits, secret, weak, count, first=0):
             thread.join(max(0, deadline - time.monotonic()))
 
 
-def run(ledger: Ledger, submissions, limits, secret, weak, engine, on_done) -> tuple[int, int]:
+def grade_missing(
+    gradebook: Gradebook, submissions, limits, secret, weak, engine, on_done
+) -> tuple[int, int]:
     """Grade every submission without a record; (graded now, held).
 
     `engine(jobs)` yields (key, submission, result, seconds); on_done(submission, result) is called
     after the record is on the disk.
     """
     jobs = list(jobs_of(submissions, limits, secret, weak))
-    ledger.set_roster((s.student, s.lab, key, s.where) for key, s in jobs)
-    known = ledger.keys()
+    gradebook.set_roster((s.student, s.lab, key, s.where) for key, s in jobs)
+    known = gradebook.keys()
     graded = held = 0
     for key, submission, result, seconds in engine([j for j in jobs if j[0] not in known]):
         if result["status"] == "graded":
             record = record_of(submission, result, limits)
-            ledger.commit(key, submission.student, submission.lab, record, seconds)
+            gradebook.commit(key, submission.student, submission.lab, record, seconds)
             graded += 1
         else:
-            ledger.hold(key, submission.student, submission.lab, result["problem"])
+            gradebook.hold(key, submission.student, submission.lab, result["problem"])
             held += 1
         on_done(submission, result)
     return graded, held

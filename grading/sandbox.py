@@ -1,8 +1,8 @@
-"""A cell: bubblewrap around a warm zygote, and what this machine offers to build one from.
+"""A cell: bubblewrap around a warm fork server, and what this machine offers to build one from.
 
-The zygote (inside/zygote.py) forks one worker per submission, each in namespaces of its own. The
-cell's files are read-only: an interpreter, numpy and the folder `inside`; no test, no solution, no
-submission. A submission arrives through the worker's socket.
+The fork server (inside/fork_server.py) forks one worker per submission, each in namespaces of its
+own. The cell's files are read-only: an interpreter, numpy and the folder `inside`; no test, no
+solution, no submission. A submission arrives through the worker's socket.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy
 
-from grading.inside import kernel
+from grading.inside import walls
 from grading.limits import MIB, Limits
 from labkit.loading import ROOT
 
@@ -85,7 +85,7 @@ def inspect_machine() -> Machine:
         seccomp, missing["seccomp"] = False, f"no system-call table for {platform.machine()}"
     elif not seccomp:
         missing["seccomp"] = "not in this kernel"
-    abi = kernel.landlock_abi() if sys.platform == "linux" else 0
+    abi = walls.landlock_abi() if sys.platform == "linux" else 0
     if not abi:
         missing["landlock"] = "not in this kernel (5.13 or later, lsm=landlock)"
     return Machine(bwrap, namespaces, seccomp, abi, os.getuid() == 0, missing)
@@ -136,7 +136,7 @@ def _pipe(reader, writer):
 
 
 class Cell:
-    """One running zygote. `control` is the socket on which workers are asked for."""
+    """One running fork server. `control` is the socket on which workers are asked for."""
 
     def __init__(self, limits: Limits, machine: Machine, weak=False, number=0):
         self.limits, self.machine = limits, machine
@@ -191,7 +191,7 @@ class Cell:
             paths = [str(INSIDE), str(packages[0].parent)]
             readable = [str(prefix), "/usr", "/lib", "/lib64", str(INSIDE), *map(str, packages)]
         readable = [p for p in readable if p in ("/inside", "/packages") or os.path.exists(p)]
-        start = f"import sys; sys.path[:0] = {paths!r}; import zygote; zygote.main()"
+        start = f"import sys; sys.path[:0] = {paths!r}; import fork_server; fork_server.main()"
         config = json.dumps(
             {"layers": self.machine.layers, "readable": readable, "control": theirs.fileno()}
         )
@@ -263,7 +263,7 @@ class Cell:
         return command + ["--remount-ro", "/dev", "--remount-ro", "/", "--"]
 
     def _map_users(self, info, block):
-        """Give the zygote uid 0 of its namespace and, when we are root, the workers another."""
+        """Give the fork server uid 0 of its namespace and, if we are root, the workers another."""
         text = b""
         while not text.strip().endswith(b"}"):
             chunk = os.read(info, 4096)
@@ -289,7 +289,7 @@ class Cell:
         os.write(block, b"1")
 
     def _pin(self, pid):
-        """Keep a worker on its verifier's processor: they take turns, and never work at once."""
+        """Keep a worker on its judge's processor: they take turns, and never work at once."""
         with contextlib.suppress(OSError):
             os.sched_setaffinity(pid, {self.cpu})
 
@@ -306,7 +306,7 @@ class Cell:
 class Cgroup:
     """A memory and a pids group for one cell, where this process may make them (v1 or v2)."""
 
-    SPARE_BYTES = 256 * MIB  # the zygote itself and the worker's files
+    SPARE_BYTES = 256 * MIB  # the fork server itself and the worker's files
 
     def __init__(self, limits, name):
         self.folders, self.layers = [], []

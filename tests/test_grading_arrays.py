@@ -1,4 +1,4 @@
-"""Arrays that stay with the verifier: offered operations, bounded, and no lent number leaves."""
+"""Arrays that stay with the judge: offered operations, bounded, and no lent number leaves."""
 
 import numpy as np
 import pytest

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from grading import cluster, slurm
-from grading.course import labs_by_prefix
+from grading import dask_engine, engines, slurm_engine
 from grading.exports import write_exports
-from grading.ledger import Ledger
+from grading.fingerprint import labs_by_prefix
+from grading.gradebook import Gradebook
+from grading.grader import ClusterError
 from grading.limits import Limits
-from grading.reader import Submission
-from grading.run import grade_locally, run
+from grading.run import grade_locally, grade_missing
+from grading.submissions import Submission
 from labkit.loading import ROOT
 from tests.test_grading_commands import grading
 from tests.test_grading_corpus import isolation
@@ -52,17 +53,17 @@ def submissions():
 
 def graded(folder, submissions, engine, held=0):
     """The exports of a run, byte for byte, by their names."""
-    with Ledger(folder, write=True) as ledger:
+    with Gradebook(folder, write=True) as gradebook:
         done = []
-        counts = run(
-            ledger, submissions, LIMITS, None, False, engine, lambda *one: done.append(one)
+        counts = grade_missing(
+            gradebook, submissions, LIMITS, None, False, engine, lambda *one: done.append(one)
         )
         problems = [result["problem"] for _, result in done]
         assert counts == (len(submissions) - held, held), problems
         assert len(done) == len(submissions)
-        write_exports(ledger, folder)
+        write_exports(gradebook, folder)
     names = {p.relative_to(folder): p for p in Path(folder).rglob("*") if p.is_file()}
-    return {name: p.read_bytes() for name, p in names.items() if "ledger" not in name.name}
+    return {name: p.read_bytes() for name, p in names.items() if "gradebook" not in name.name}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def alone(submissions, tmp_path_factory):
 
 def through_submitit(out, count=2):
     def engine(jobs):
-        return slurm.grade_on_slurm(jobs, LIMITS, None, "submitit-local", out, count, {})
+        return slurm_engine.grade_on_slurm(jobs, LIMITS, None, "submitit-local", out, count, {})
 
     return engine
 
@@ -142,7 +143,7 @@ def test_a_killed_dask_worker_changes_nothing(submissions, alone, dask, tmp_path
     address, workers = dask
 
     def engine(jobs):
-        return cluster.grade_on_dask(jobs, LIMITS, None, address, 2)
+        return dask_engine.grade_on_dask(jobs, LIMITS, None, address, 2)
 
     assert graded(tmp_path / "out", submissions, after(2, workers[0].kill, engine)) == alone
     assert workers[0].poll() == -signal.SIGKILL and workers[1].poll() is None
@@ -151,7 +152,7 @@ def test_a_killed_dask_worker_changes_nothing(submissions, alone, dask, tmp_path
 @needs_isolation
 def test_workers_of_this_machine_share_its_processors(submissions, alone, tmp_path):
     def engine(jobs):
-        return cluster.grade_on_dask(jobs, LIMITS, None, "local", 2)
+        return dask_engine.grade_on_dask(jobs, LIMITS, None, "local", 2)
 
     cells = set()
 
@@ -166,14 +167,14 @@ def test_workers_of_this_machine_share_its_processors(submissions, alone, tmp_pa
 
 def test_a_worker_with_another_course_is_held_not_scored():
     one = submission("ada", LAB.file("solution").read_bytes())
-    result, _ = cluster.grade_here(asdict(one), asdict(LIMITS), None, ("other", {}))
+    result, _ = dask_engine.grade_here(asdict(one), asdict(LIMITS), None, ("other", {}))
     assert result["status"] == "infrastructure" and "another version" in result["problem"]
 
 
 def test_nothing_to_do_starts_nothing(tmp_path):
     before = threading.active_count()
     started = time.perf_counter()
-    assert list(cluster.grade_on_dask([], LIMITS, None, "local", 2)) == []
+    assert list(dask_engine.grade_on_dask([], LIMITS, None, "local", 2)) == []
     assert list(through_submitit(tmp_path)([])) == [] and not list(tmp_path.iterdir())
     assert threading.active_count() == before and time.perf_counter() - started < 5
 
@@ -184,7 +185,7 @@ def test_nothing_to_do_starts_nothing(tmp_path):
 def jobs_in(out):
     """submitit's running jobs, a process that watches and its child that grades: (job, child)."""
     found = []
-    for file in Path(out).glob(f"{slurm.FOLDER}*/*_submitted.pkl"):
+    for file in Path(out).glob(f"{slurm_engine.FOLDER}*/*_submitted.pkl"):
         with contextlib.suppress(psutil.NoSuchProcess, IndexError):
             job = psutil.Process(int(file.name.split("_")[0]))
             found.append((job, job.children()[0]))
@@ -204,7 +205,7 @@ def test_a_killed_job_changes_nothing(which, submissions, alone, tmp_path):
         assert not psutil.wait_procs([processes[1]], timeout=5)[1]
 
     def count():
-        submitted.extend(out.glob(f"{slurm.FOLDER}*/*_submitted.pkl"))
+        submitted.extend(out.glob(f"{slurm_engine.FOLDER}*/*_submitted.pkl"))
 
     engine = after(1, kill, after(len(submissions), count, through_submitit(out)))
     assert graded(out, submissions, engine) == alone
@@ -214,21 +215,21 @@ def test_a_killed_job_changes_nothing(which, submissions, alone, tmp_path):
 
 def test_submissions_that_end_every_job_are_held_and_no_other(monkeypatch, tmp_path):
     def grade_batch(path, batch, *_, **others):
-        from grading.slurm import _append
-        from grading.station import failure
+        from grading.grader import failure
+        from grading.slurm_engine import _append
 
         for key, fields in batch:
             if fields["student"] in ("bo", "di"):
                 os.kill(os.getpid(), 9)
             _append(path, key, failure("not graded here"), 0.0)
 
-    monkeypatch.setattr(slurm, "grade_batch", grade_batch)  # being local it travels by value
-    monkeypatch.setattr(slurm, "LOST", 2)
+    monkeypatch.setattr(slurm_engine, "grade_batch", grade_batch)  # being local it travels by value
+    monkeypatch.setattr(slurm_engine, "LOST", 2)
     out = tmp_path / "out"
     class_ = [submission(name, b"") for name in ("ada", "bo", "cy", "di", "ed")]
     graded(out, class_, through_submitit(out, 1), held=5)
-    with Ledger(out) as ledger:
-        why = {student: why for student, _, why in ledger.waiting()}
+    with Gradebook(out) as gradebook:
+        why = {student: why for student, _, why in gradebook.waiting()}
     assert {student for student in why if "2 jobs ended without" in why[student]} == {"bo", "di"}
     assert [why[student] for student in ("ada", "cy", "ed")] == ["not graded here"] * 3
 
@@ -237,13 +238,13 @@ def test_jobs_that_never_start_grading_are_held_and_say_why(monkeypatch, tmp_pat
     def grade_batch(*_, **others):
         raise RuntimeError("the node is broken")
 
-    monkeypatch.setattr(slurm, "grade_batch", grade_batch)
-    monkeypatch.setattr(slurm, "LOST", 2)
+    monkeypatch.setattr(slurm_engine, "grade_batch", grade_batch)
+    monkeypatch.setattr(slurm_engine, "LOST", 2)
     out = tmp_path / "out"
     names = ("ada", "bo", "cy")
     graded(out, [submission(name, b"") for name in names], through_submitit(out, 1), held=3)
-    with Ledger(out) as ledger:
-        assert all("RuntimeError: the node is broken" in why for _, _, why in ledger.waiting())
+    with Gradebook(out) as gradebook:
+        assert all("RuntimeError: the node is broken" in why for _, _, why in gradebook.waiting())
 
 
 class Evil:
@@ -260,19 +261,19 @@ def test_what_a_job_returns_is_never_unpickled(monkeypatch, tmp_path):
     path = str(tmp_path / "owned")
 
     def grade_batch(file, batch, *_, **others):
-        from grading.slurm import _append
-        from grading.station import failure
+        from grading.grader import failure
+        from grading.slurm_engine import _append
         from tests.test_grading_cluster import Evil
 
         for key, _ in batch:
             _append(file, key, failure("as asked"), 0.0)
         return Evil(path)
 
-    monkeypatch.setattr(slurm, "grade_batch", grade_batch)
+    monkeypatch.setattr(slurm_engine, "grade_batch", grade_batch)
     out = tmp_path / "out"
     graded(out, [submission("ada", b"")], through_submitit(out), held=1)
-    with Ledger(out) as ledger:
-        assert [why for _, _, why in ledger.waiting()] == ["as asked"]
+    with Gradebook(out) as gradebook:
+        assert [why for _, _, why in gradebook.waiting()] == ["as asked"]
     assert not Path(path).exists()
 
 
@@ -313,8 +314,8 @@ def test_a_submission_cannot_reach_the_jobs_folder(tmp_path):
 
     graded(out, two, after(1, look, through_submitit(out, 1)))
     assert "_submitted.pkl" in seen_outside[0] and "wrote to" in seen_outside[0]
-    with Ledger(out) as ledger:
-        printed = next(r for r in ledger.records() if r["student"] == "spy")["printed"]
+    with Gradebook(out) as gradebook:
+        printed = next(r for r in gradebook.records() if r["student"] == "spy")["printed"]
     assert "SEEN []" in printed
     assert not (out / "was-here").exists()
 
@@ -362,13 +363,13 @@ def stand_in(tmp_path, monkeypatch):
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     monkeypatch.setenv("BOOK", str(tmp_path / "book"))
-    monkeypatch.setattr(slurm, "SQUEUE_S", 0.5)
+    monkeypatch.setattr(slurm_engine, "SQUEUE_S", 0.5)
     return tmp_path / "book"
 
 
 def through_slurm(out, **options):
     def engine(jobs):
-        return slurm.grade_on_slurm(jobs, LIMITS, None, "slurm", out, None, options)
+        return slurm_engine.grade_on_slurm(jobs, LIMITS, None, "slurm", out, None, options)
 
     return engine
 
@@ -377,7 +378,7 @@ def through_slurm(out, **options):
 def test_a_job_that_slurm_no_longer_has_is_submitted_again(
     submissions, alone, stand_in, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(slurm, "BATCH", 6)
+    monkeypatch.setattr(slurm_engine, "BATCH", 6)
     out = tmp_path / "out"
 
     def kill():
@@ -386,7 +387,7 @@ def test_a_job_that_slurm_no_longer_has_is_submitted_again(
         psutil.Process(pid).kill()
         assert not psutil.wait_procs([grader], timeout=5)[1]
 
-    assert cluster.check("slurm", ["partition=main"], False) == {"partition": "main"}
+    assert engines.check("slurm", ["partition=main"], False) == {"partition": "main"}
     engine = after(1, kill, through_slurm(out, partition="main", time="30"))
     assert graded(out, submissions, engine) == alone
     assert len(stand_in.read_text().splitlines()) == 4  # two, and two for what one had left
@@ -399,7 +400,7 @@ def test_a_job_that_slurm_no_longer_has_is_submitted_again(
 
 def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
     engine = through_slurm(tmp_path, partition="nope")
-    with pytest.raises(cluster.ClusterError, match="Slurm refused the jobs: .*partition") as raised:
+    with pytest.raises(ClusterError, match="Slurm refused the jobs: .*partition") as raised:
         list(engine([("key", submission("ada", b""))]))
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob(".*"))
@@ -421,8 +422,8 @@ def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
 )
 def test_what_cannot_work_is_refused_before_any_work(where, options, weak, words, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(cluster.ClusterError, match=words.replace("--", "-{2}")) as raised:
-        cluster.check(where, options, weak)
+    with pytest.raises(ClusterError, match=words.replace("--", "-{2}")) as raised:
+        engines.check(where, options, weak)
     assert "\n" not in str(raised.value)
 
 
@@ -430,29 +431,31 @@ def test_what_cannot_work_is_refused_before_any_work(where, options, weak, words
     ("where", "package"), [("submitit-local", "submitit"), ("tcp://x:1", "distributed")]
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(where, package, monkeypatch):
-    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(cluster.ClusterError, match=f"{package}; .*pip install --group cluster"):
-        cluster.check(where, [], False)
+    monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ClusterError, match=f"{package}; .*pip install --group cluster"):
+        engines.check(where, [], False)
 
 
 def test_slurm_options_are_sbatchs_own():
-    options = cluster.sbatch_options(["partition=a,b,time=1:00:00", "cpus-per-task=4"])
+    options = engines.sbatch_options(["partition=a,b,time=1:00:00", "cpus-per-task=4"])
     assert options == {"partition": "a,b", "time": "1:00:00", "cpus_per_task": "4"}
 
 
 @pytest.mark.parametrize("text", ["partition", "=x", "time=", "--x y=1", "cpus-per-task=two", ""])
 def test_slurm_options_that_are_none_are_refused(text):
-    with pytest.raises(cluster.ClusterError, match="--slurm"):
-        cluster.sbatch_options([text])
+    with pytest.raises(ClusterError, match="--slurm"):
+        engines.sbatch_options([text])
 
 
 def test_no_scheduler_there_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_S", 1)
+    monkeypatch.setattr(dask_engine, "CONNECT_S", 1)
     with socket.socket() as deaf:  # bound, so nobody else's, but not listening
         deaf.bind(("127.0.0.1", 0))
         where = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
-        with pytest.raises(cluster.ClusterError, match="no Dask scheduler answers") as raised:
-            list(cluster.grade_on_dask([("key", submission("ada", b""))], LIMITS, None, where, 2))
+        with pytest.raises(ClusterError, match="no Dask scheduler answers") as raised:
+            list(
+                dask_engine.grade_on_dask([("key", submission("ada", b""))], LIMITS, None, where, 2)
+            )
     assert "\n" not in str(raised.value)
 
 

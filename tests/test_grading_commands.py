@@ -13,14 +13,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from grading import cluster, commands
+from grading import commands, engines
 from grading import run as grading_run
 from grading.__main__ import main
-from grading.course import labs_by_prefix
-from grading.ledger import Ledger
+from grading.fingerprint import labs_by_prefix
+from grading.gradebook import Gradebook
 from grading.limits import Limits
-from grading.reader import Submission
 from grading.sandbox import Cell, SandboxError, check_private, inspect_machine
+from grading.submissions import Submission
 from labkit.loading import ROOT
 from tests.test_grading_corpus import isolation
 
@@ -106,8 +106,8 @@ def test_explain_status_and_export(graded):
 @pytest.mark.parametrize("points", [0, 18])
 def test_points_that_could_not_be_earned_here_are_on_the_class_screen(graded, points):
     root, _ = graded
-    with Ledger(root / "out") as ledger:
-        records = ledger.records()
+    with Gradebook(root / "out") as gradebook:
+        records = gradebook.records()
     console = Console(file=io.StringIO(), width=120)
     commands._summary(console, [record | {"not_run": points} for record in records], [])
     text = console.file.getvalue()
@@ -213,7 +213,7 @@ def test_doctor_shows_layers_and_what_a_probe_could_not_do():
 def test_a_mistake_of_the_instructor_is_one_sentence(arguments, words, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "short").write_text("x")
-    for place in ("class/ada/starter-01.py", "broken/ledger.sqlite"):
+    for place in ("class/ada/starter-01.py", "broken/gradebook.sqlite"):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text("x = 1\n" * 2000)
     places = {"OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
@@ -326,7 +326,7 @@ def test_stations_that_are_stuck_are_waited_for_once(monkeypatch):
                 never.wait(20)
 
     never = threading.Event()
-    monkeypatch.setattr(grading_run, "Station", Stuck)
+    monkeypatch.setattr(grading_run, "Grader", Stuck)
     monkeypatch.setattr(grading_run, "STOP_S", 0.3)
     jobs = [(n, Submission(n, "lab-01", n, b"")) for n in ("bo", "cy", "dan", "eve", "ada")]
     results = grading_run.grade_locally(jobs, Limits(), None, False, 5)
@@ -343,7 +343,7 @@ def test_the_stations_are_as_many_as_the_processors_this_process_may_use(
     (tmp_path / "in/ada").mkdir(parents=True)
     (tmp_path / "in/ada/starter-01.py").write_text("x = 1")
     counts, mine = [], os.sched_getaffinity(0)
-    monkeypatch.setattr(cluster, "grade_locally", lambda *args: counts.append(args[-1]) or [])
+    monkeypatch.setattr(engines, "grade_locally", lambda *args: counts.append(args[-1]) or [])
     os.sched_setaffinity(0, {min(mine)})
     try:
         main(["run", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--allow-weak-sandbox"])

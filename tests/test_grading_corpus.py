@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grading.course import labs_by_prefix
+from grading.fingerprint import labs_by_prefix
+from grading.grader import Grader
 from grading.limits import MIB, Limits
-from grading.reader import Submission, _text_or_problem
 from grading.sandbox import inspect_machine
-from grading.station import Station
+from grading.submissions import Submission, _text_or_problem
 from labkit.loading import ROOT
 from tests.hostile.corpus import read_cases
 
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def stations():
+def graders():
     """Hidden numbers for the cases that ask for them, none for the others; one for the honest."""
     with (
-        Station(LIMITS, number=0) as plain,
-        Station(LIMITS, secret=secrets.token_bytes(32), number=1) as hidden,
-        Station(LIMITS, number=2) as honest,
+        Grader(LIMITS, number=0) as plain,
+        Grader(LIMITS, secret=secrets.token_bytes(32), number=1) as hidden,
+        Grader(LIMITS, number=2) as honest,
         ThreadPoolExecutor(2) as pool,
     ):
         yield plain, hidden, honest, pool
@@ -61,14 +61,14 @@ def test_the_corpus_is_large_and_covers_every_kind():
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_comes_to_what_it_deserves_beside_an_honest_one(case, stations):
-    plain, hidden, honest, pool = stations
+def test_comes_to_what_it_deserves_beside_an_honest_one(case, graders):
+    plain, hidden, honest, pool = graders
     lab = LABS[case.lab]
     source, problem = _text_or_problem(case.source(lab))
     submission = Submission(case.name, case.lab, case.name, source, problem)
     neighbour = pool.submit(honest.grade, LAB.file("solution").read_bytes(), LAB)
-    station = hidden if case.header.get("secret") else plain
-    result = station.grade_or_refuse(submission, lab)
+    grader = hidden if case.header.get("secret") else plain
+    result = grader.grade_or_refuse(submission, lab)
     assert case.problems(result) == []
     if "says" in case.header:
         said = " ".join(claim["message"] for claim in result["claims"])
@@ -88,32 +88,32 @@ def row_parallel(x, W, num_ranks):
     time.sleep(0.1)
     return _row(x, W, num_ranks)
 """
-    with Station(Limits(submission_s=4), secret=secrets.token_bytes(32), number=3) as station:
-        result = station.grade((LAB.file("solution").read_text() + slow).encode(), LAB)
+    with Grader(Limits(submission_s=4), secret=secrets.token_bytes(32), number=3) as grader:
+        result = grader.grade((LAB.file("solution").read_text() + slow).encode(), LAB)
     assert (result["status"], result["score"]) == ("graded", 100), result["problem"]
 
 
 def test_nothing_is_left_behind():
     before = snapshot()
     hostile = [case for case in CASES if case.group in ("workspace", "report")]
-    with Station(LIMITS, number=3) as station:
+    with Grader(LIMITS, number=3) as grader:
         for case in hostile:
-            station.grade(case.source(LAB), LAB)
-        zygote = station.cell.process.pid
-        uid = station.cell.uid
-        groups = list(station.cell.cgroup.folders)
+            grader.grade(case.source(LAB), LAB)
+        fork_server = grader.cell.process.pid
+        uid = grader.cell.uid
+        groups = list(grader.cell.cgroup.folders)
     assert snapshot() == before
     assert not Path("/tmp/forged").exists()
-    assert not Path(f"/proc/{zygote}").exists()
+    assert not Path(f"/proc/{fork_server}").exists()
     assert not [folder for folder in groups if folder.exists()]
     if uid is not None:
         owners = [path.stat().st_uid for path in Path("/proc").glob("[0-9]*") if path.exists()]
         assert uid not in owners
 
 
-def test_hidden_numbers_are_told_to_nobody(stations):
+def test_hidden_numbers_are_told_to_nobody(graders):
     """What a submission remembers of the hidden checks reaches no message and no kept output."""
-    _, hidden, _, _ = stations
+    _, hidden, _, _ = graders
     case = next(case for case in CASES if case.name == "secret_tell_the_numbers")
     result = hidden.grade(case.source(LAB), LAB)
     assert result["hidden_checks"] > 5

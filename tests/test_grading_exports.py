@@ -1,4 +1,4 @@
-"""Exports hold what the ledger holds, in the shape their readers expect; hostile text is inert."""
+"""Exports hold what the gradebook holds, in their readers' own shape; hostile text is inert."""
 
 import csv
 import io
@@ -12,8 +12,8 @@ import pytest
 
 from grading import exports
 from grading.feedback import common_mistakes, next_step, next_step_parts
-from grading.ledger import Ledger
-from grading.text import cell, clean, file_name
+from grading.gradebook import Gradebook
+from grading.sanitise import cell, clean, file_name
 
 HOSTILE = (
     "=HYPERLINK('http://evil') \x1b[2J\x1b]0;owned\x07 <script>alert(1)</script> ]]> & \x00\x08 "
@@ -57,17 +57,17 @@ def record(message="", outcome="failed", hint="", broken=""):
     }
 
 
-def ledger_with(folder, *rows):
-    ledger = Ledger(folder, write=True)
+def gradebook_with(folder, *rows):
+    gradebook = Gradebook(folder, write=True)
     keys = [f"{n:064x}" for n in range(len(rows))]
-    ledger.set_roster(
+    gradebook.set_roster(
         (student, "lab-01", key, clean(student))
         for key, (student, _) in zip(keys, rows, strict=True)
     )
     for key, (student, content) in zip(keys, rows, strict=True):
         if content is not None:
-            ledger.commit(key, student, "lab-01", content, 0.5)
-    return ledger
+            gradebook.commit(key, student, "lab-01", content, 0.5)
+    return gradebook
 
 
 class Tags(HTMLParser):
@@ -87,8 +87,8 @@ def hostile(tmp_path):
         (student, record(HOSTILE, hint=HOSTILE)),
         ("bo", record(outcome="timeout", broken=HOSTILE)),
     ]
-    with ledger_with(tmp_path, *rows) as ledger:
-        exports.write_exports(ledger, tmp_path)
+    with gradebook_with(tmp_path, *rows) as gradebook:
+        exports.write_exports(gradebook, tmp_path)
     return tmp_path
 
 
@@ -101,7 +101,7 @@ def test_every_format_is_written(hostile):
 
 def test_no_export_holds_a_control_character_or_a_surrogate(hostile):
     for path in hostile.rglob("*"):
-        if path.is_file() and not path.name.startswith("ledger"):
+        if path.is_file() and not path.name.startswith("gradebook"):
             text = path.read_text(encoding="utf-8")
             if path.suffix == ".json":
                 text = json.dumps(json.loads(text), ensure_ascii=False)
@@ -148,10 +148,10 @@ def test_gradescope_and_classroom_add_up(hostile):
 
 def test_exports_are_the_same_twice_and_need_no_clock(tmp_path):
     rows = [("bo", record()), ("ada", record("off by 2"))]
-    with ledger_with(tmp_path / "one", *rows) as ledger:
-        exports.write_exports(ledger, tmp_path / "one")
-    with ledger_with(tmp_path / "two", *rows) as ledger:
-        exports.write_exports(ledger, tmp_path / "two", ("html", "csv", "ctrf", "json"))
+    with gradebook_with(tmp_path / "one", *rows) as gradebook:
+        exports.write_exports(gradebook, tmp_path / "one")
+    with gradebook_with(tmp_path / "two", *rows) as gradebook:
+        exports.write_exports(gradebook, tmp_path / "two", ("html", "csv", "ctrf", "json"))
     for name in ("grades.csv", "ctrf.json", "grades.json", "html/index.html"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -173,8 +173,8 @@ NAMES = (
 
 
 def test_nobody_is_lost_or_confused_by_a_name(tmp_path):
-    with ledger_with(tmp_path, *[(name, record()) for name in NAMES]) as ledger:
-        exports.write_exports(ledger, tmp_path)
+    with gradebook_with(tmp_path, *[(name, record()) for name in NAMES]) as gradebook:
+        exports.write_exports(gradebook, tmp_path)
     text = (tmp_path / "grades.csv").read_text(encoding="utf-8")
     rows = list(csv.reader(io.StringIO(text)))
     assert len(rows) == 1 + len(NAMES) and all(row[1] == "40" for row in rows[1:])
@@ -189,9 +189,9 @@ def test_nobody_is_lost_or_confused_by_a_name(tmp_path):
 
 
 def test_who_has_no_score_is_shown_as_such(tmp_path):
-    with ledger_with(tmp_path, ("ada", record()), ("bo", None)) as ledger:
-        ledger.hold(f"{1:064x}", "bo", "lab-01", "the sandbox is gone")
-        exports.write_exports(ledger, tmp_path)
+    with gradebook_with(tmp_path, ("ada", record()), ("bo", None)) as gradebook:
+        gradebook.hold(f"{1:064x}", "bo", "lab-01", "the sandbox is gone")
+        exports.write_exports(gradebook, tmp_path)
     rows = {row[0]: row for row in csv.reader(io.StringIO((tmp_path / "grades.csv").read_text()))}
     assert rows["bo"][1] == "" and rows["bo"][-1] == "lab-01"  # held: empty, not zero
     assert "the sandbox is gone" in (tmp_path / "html/index.html").read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from grading.hidden import Numbers, agrees_elsewhere, changed
 from grading.limits import MIB, Limits
-from grading.proxy import KEPT_OUTPUT, Remote
+from grading.remote import KEPT_OUTPUT, RemoteLab
 
 PUBLISHED = [(2, 3), (4, 8), (5, 2)]
 
@@ -230,7 +230,7 @@ class Printer:
 @pytest.mark.parametrize("hidden", [False, True])
 def test_draining_takes_what_waits_and_no_more_than_a_check_may_print(hidden):
     for printer, chunks in ((Printer(), 17), (Printer(3), 3), (Printer(0), 0)):
-        remote = Remote(b"", None, b"", Limits(output_bytes=MIB), None, "starter.py")
+        remote = RemoteLab(b"", None, b"", Limits(output_bytes=MIB), None, "starter.py")
         remote.begin_check(hidden=hidden)
         remote._worker = printer
         remote.drain()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from grading.__main__ import main
-from grading.course import labs_by_prefix
+from grading.fingerprint import labs_by_prefix
 from labkit.loading import ROOT
 
 LAB = labs_by_prefix()["lab-01"]

@@ -11,13 +11,13 @@ import types
 
 import pytest
 
-from grading.course import labs_by_prefix
+from grading.fingerprint import labs_by_prefix
+from grading.grader import Grader, JudgeProcess
 from grading.inside import wire
+from grading.judge import ALL_PASSED, Judge, score
 from grading.limits import Limits
-from grading.proxy import Incident, Remote
+from grading.remote import Incident, RemoteLab
 from grading.sandbox import REQUIRED
-from grading.station import Station, Verifier
-from grading.verifier import ALL_PASSED, Server, score
 
 EXPECTED = {
     "test_sum": {
@@ -67,22 +67,22 @@ def test_how_a_hidden_run_ended_is_told_to_the_instructor_alone():
 
 @pytest.mark.parametrize(("layers", "integrity"), [(list(REQUIRED), "isolated"), ([], "weak")])
 def test_a_late_result_is_stamped_by_the_sandbox_it_ran_in(layers, integrity, monkeypatch):
-    """The verifier was killed: no line says `done`."""
+    """The judge was killed: no line says `done`."""
     lab = labs_by_prefix()["lab-01"]
     late = score(EXPECTED, [{"layers": layers}, report()], True, -9)
-    with Station(Limits(), weak=True) as station:
-        monkeypatch.setattr(station, "_prove", lambda *_: None)
-        monkeypatch.setattr(station, "_ask", lambda *_: late)
-        station.claims[lab.name] = late["claims"]
-        result = station.grade(b"", lab)
+    with Grader(Limits(), weak=True) as grader:
+        monkeypatch.setattr(grader, "_prove", lambda *_: None)
+        monkeypatch.setattr(grader, "_ask", lambda *_: late)
+        grader.claims[lab.name] = late["claims"]
+        result = grader.grade(b"", lab)
         assert (result["score"], result["integrity"]) == (100, integrity)
         assert result["layers"] == sorted(layers)
-        assert station.refuse("an empty file", lab)["integrity"] == "isolated"  # nothing ran
+        assert grader.refuse("an empty file", lab)["integrity"] == "isolated"  # nothing ran
 
 
 def test_what_a_verifier_says_before_it_is_killed_holds_the_layers():
-    server = Server(None, None, None, Limits())
-    server.remote = Remote(b"", None, b"", Limits(), None, "starter.py")
+    server = Judge(None, None, None, Limits())
+    server.remote = RemoteLab(b"", None, b"", Limits(), None, "starter.py")
     server.remote._start = lambda: setattr(server.remote, "layers", ["seccomp"])
     server.remote._ask = lambda *_: ("loaded", [])
     server.out = io.StringIO()
@@ -92,7 +92,7 @@ def test_what_a_verifier_says_before_it_is_killed_holds_the_layers():
 
 
 def test_requests_that_wait_in_the_buffer_are_on_the_clock():
-    remote = Remote(b"", None, b"", Limits(check_s=0.05), None, "starter.py")
+    remote = RemoteLab(b"", None, b"", Limits(check_s=0.05), None, "starter.py")
     request = wire.frame(("collective", "all_reduce", ([],), {}, []))
     sent = []
     remote._collectives = types.SimpleNamespace(all_reduce=lambda parts: time.sleep(0.02))
@@ -107,7 +107,7 @@ def test_requests_that_wait_in_the_buffer_are_on_the_clock():
 
 
 def test_what_a_result_costs_the_verifier_is_the_submissions_incident():
-    server = Server(None, None, None, Limits(submission_s=0.1))
+    server = Judge(None, None, None, Limits(submission_s=0.1))
     server.remote, server.own_s = types.SimpleNamespace(what_happened=None), 0.1
     before = signal.signal(signal.SIGPROF, server.out_of_time)
     try:
@@ -138,14 +138,14 @@ def test_a_station_among_a_thousand_descriptors_hears_its_verifier():
     ours, theirs = socket.socketpair()
     try:
         assert ours.fileno() > 1023
-        verifier = types.SimpleNamespace(requests=ours, lines=ours.makefile("rb"))
-        assert Verifier._line(verifier, 0.01) == {}
+        judge = types.SimpleNamespace(requests=ours, lines=ours.makefile("rb"))
+        assert JudgeProcess._line(judge, 0.01) == {}
         theirs.sendall(b'{"ready": true}\n')
-        assert Verifier._line(verifier, 5) == {"ready": True}
+        assert JudgeProcess._line(judge, 5) == {"ready": True}
     finally:
         for descriptor in held:
             os.close(descriptor)
-        verifier.lines.close()
+        judge.lines.close()
         ours.close()
         theirs.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,4 +1,4 @@
-"""`collectives.record` for the learner's own use; the ledger that counts is the verifier's."""
+"""`collectives.record` for the learner's own use; the ledger that counts is the judge's."""
 
 import contextlib
 import contextvars
@@ -51,7 +51,7 @@ def record():
 
 
 def write(operation, parts, outputs):
-    """Note a collective that the verifier has made in the ledgers that are open."""
+    """Note a collective that the judge has made in the ledgers that are open."""
     ledgers, ranks = _ledgers.get(), len(parts)
     if ranks == 1 or not ledgers:
         return

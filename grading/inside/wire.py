@@ -1,10 +1,10 @@
-"""Plain values as bytes, both ways, between the verifier and a sandbox. There is no pickle here.
+"""Plain values as bytes, both ways, between the judge and a sandbox. There is no pickle here.
 
 A frame is a 4-byte little-endian length and one value. A value is a tag byte and its content; the
 types are an allow-list and `decode` builds exactly those types, never a subclass. Every size is
 checked against what has arrived before anything is allocated.
 
-A handle stands for an array that stays with the verifier: the sandbox holds only its number.
+A handle stands for an array that stays with the judge: the sandbox holds only its number.
 """
 
 import math

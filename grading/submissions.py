@@ -17,7 +17,7 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
-from grading.text import clean
+from grading.sanitise import clean
 
 MAX_ENTRIES = 200_000  # kept: files that may be submissions, and one that says whose folder it is
 MAX_STUDENT_FILES = 100_000  # looked at in one student's folder, or in one zip file of theirs

@@ -26,8 +26,8 @@ CREATE TABLE IF NOT EXISTS held (
 """
 
 
-class LedgerError(Exception):
-    """The ledger cannot be used now; str() is one sentence."""
+class GradebookError(Exception):
+    """The gradebook cannot be used now; str() is one sentence."""
 
 
 def key_of(**parts) -> str:
@@ -39,18 +39,18 @@ def key_of(**parts) -> str:
     return digest.hexdigest()
 
 
-class Ledger:
+class Gradebook:
     """Open to write (one process at a time) or only to read."""
 
     def __init__(self, folder, write=False):
-        self.path = Path(folder) / "ledger.sqlite"
+        self.path = Path(folder) / "gradebook.sqlite"
         self._lock = None
         if write:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._take_lock()
             except OSError as error:
-                raise LedgerError(
+                raise GradebookError(
                     f"cannot write to {self.path.parent} ({error.strerror}); give --out a folder "
                     "that you may write to"
                 ) from None
@@ -59,7 +59,7 @@ class Ledger:
             self.db.execute("PRAGMA synchronous=FULL")
             self.db.executescript(SCHEMA)
         elif not self.path.exists():
-            raise LedgerError(f"no grades in {folder}; `python -m grading run` makes some")
+            raise GradebookError(f"no grades in {folder}; `python -m grading run` makes some")
         else:
             self.db = sqlite3.connect(
                 f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=10
@@ -72,7 +72,7 @@ class Ledger:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise LedgerError(
+            raise GradebookError(
                 f"another run is writing to {self.path.parent}; wait for it or change --out"
             ) from None
 

@@ -4,7 +4,7 @@ It never sees a test, a solution, a key or a verdict. A request on the control s
 object and three descriptors: the worker's data socket, the pipe its output goes to, and a lifeline
 on which the worker's monitor reports, and by whose end it knows that the grader is gone.
 
-zygote: forks a monitor, outside the worker's namespaces, which watches its memory and kills it
+fork server: forks a monitor, outside the worker's namespaces, which watches its memory and kills it
 monitor: forks the worker, process 1 of its own namespaces
 """
 
@@ -26,13 +26,13 @@ import traceback
 import types
 import typing  # noqa: F401
 
-import kernel
-import learner
 import numpy as np
 import numpy.fft
 import numpy.linalg
 import numpy.random
+import walls
 import wire
+import worker
 
 POLL_S = 0.05
 
@@ -67,16 +67,16 @@ def warm_up():
     """Rehearse what workers do, so that they inherit code the interpreter has optimised."""
     values = [None, True, 1, 1 << 70, 0.5, "x", b"x", fractions.Fraction(1, 3)]
     sock = Rehearsal()
-    link = learner.Link(sock)
-    collectives, own = learner.collectives_of(link), sys.modules.get("collectives")
+    link = worker.Link(sock)
+    collectives, own = worker.collectives_of(link), sys.modules.get("collectives")
     sys.modules["collectives"] = collectives
-    worker = learner.Worker(link)
-    worker.module = types.ModuleType("rehearsed")
-    exec(compile(REHEARSED, "rehearsed", "exec"), worker.module.__dict__)
+    server = worker.Worker(link)
+    server.module = types.ModuleType("rehearsed")
+    exec(compile(REHEARSED, "rehearsed", "exec"), server.module.__dict__)
     for sock.remote in (True, False):
         for _ in range(30):
             x = W = link.array_of(0, "float64", (2, 2)) if sock.remote else np.zeros((2, 2))
-            worker.do_call(1, "layer", (x, W, 2), {})
+            server.do_call(1, "layer", (x, W, 2), {})
             wire.decode(wire.encode((values, {"x": values})))
     del sys.modules["collectives"]
     if own is not None:
@@ -86,7 +86,7 @@ def warm_up():
 def main():
     config = json.loads(sys.argv[1])
     control = socket.socket(fileno=config["control"])
-    program = kernel.seccomp_program() if "seccomp" in config["layers"] else None
+    program = walls.seccomp_program() if "seccomp" in config["layers"] else None
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors report on their lifeline; no zombies
     warm_up()
     gc.collect()
@@ -124,16 +124,16 @@ def monitor(config, limits, program, data, output, lifeline):
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-        kernel.stay_dumpable()
+        walls.stay_dumpable()
     uid, gid = os.getuid(), os.getgid()
     flags = 0
     if "namespaces" in layers:
-        flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
-        flags |= kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
+        flags = walls.CLONE_NEWUSER | walls.CLONE_NEWNS | walls.CLONE_NEWPID
+        flags |= walls.CLONE_NEWNET | walls.CLONE_NEWIPC | walls.CLONE_NEWUTS
     if flags:
         # the process limit counts per user namespace: set before, it bounds the whole worker
         resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"],) * 2)
-        kernel.unshare(flags)
+        walls.unshare(flags)
         for name, text in (
             ("setgroups", "deny"),
             ("uid_map", f"1000 {uid} 1"),
@@ -142,8 +142,8 @@ def monitor(config, limits, program, data, output, lifeline):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     ready, ready_in_worker = os.pipe()
-    worker = os.fork()
-    if worker == 0:
+    child = os.fork()
+    if child == 0:
         os.close(ready)
         os.close(lifeline)
         try:
@@ -153,7 +153,7 @@ def monitor(config, limits, program, data, output, lifeline):
             os.write(ready_in_worker, traceback.format_exc(limit=3).encode())
             os._exit(1)
         os.close(ready_in_worker)
-        learner.serve(data, output)
+        worker.serve(data, output)
         os._exit(0)
     os.close(ready_in_worker)
     os.close(data)
@@ -161,18 +161,18 @@ def monitor(config, limits, program, data, output, lifeline):
     try:
         active = json.loads(_read_all(ready))
     except ValueError as problem:
-        os.kill(worker, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
         _report(lifeline, {"setup": str(getattr(problem, "doc", problem))})
         return
     _report(lifeline, {"layers": active})
-    reason = watch(worker, lifeline, limits["memory_bytes"])
+    reason = watch(child, lifeline, limits["memory_bytes"])
     if "namespaces" not in layers:
-        _kill_group(worker)
+        _kill_group(child)
     try:
-        os.kill(worker, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    _, status, usage = os.wait4(worker, 0)
+    _, status, usage = os.wait4(child, 0)
     _report(
         lifeline,
         {
@@ -230,14 +230,14 @@ def close_the_walls(config, limits, program):
     """Every layer around this process, in the order in which each can still be put up."""
     layers, active = config["layers"], []
     if "namespaces" in layers:
-        kernel.die_with_parent()
+        walls.die_with_parent()
         active += ["user", "mount", "pid", "net", "ipc", "uts"]
-        kernel.sethostname("sandbox")
+        walls.sethostname("sandbox")
         size = f"size={limits['disk_bytes']},nr_inodes={limits['files']},mode=0700"
-        kernel.mount_tmpfs("/tmp", size)
-        kernel.mount_tmpfs("/dev/shm", "size=1m,nr_inodes=16")
-        nosuid = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-        kernel.mount_tmpfs("/proc", "size=4k,nr_inodes=2", nosuid | kernel.MS_RDONLY)
+        walls.mount_tmpfs("/tmp", size)
+        walls.mount_tmpfs("/dev/shm", "size=1m,nr_inodes=16")
+        nosuid = walls.MS_NOSUID | walls.MS_NODEV | walls.MS_NOEXEC
+        walls.mount_tmpfs("/proc", "size=4k,nr_inodes=2", nosuid | walls.MS_RDONLY)
         active.append("tmpfs")
     else:
         os.setsid()
@@ -255,14 +255,14 @@ def close_the_walls(config, limits, program):
         resource.setrlimit(name, (value, value))
     active.append("rlimits")
     if "landlock" in layers:
-        kernel.landlock(config["readable"], ["/tmp", "/dev/null"])
+        walls.landlock(config["readable"], ["/tmp", "/dev/null"])
         active.append("landlock")
-    kernel.drop_capabilities()
+    walls.drop_capabilities()
     active.append("no capabilities")
-    kernel.no_new_privileges()
+    walls.no_new_privileges()
     active.append("no new privileges")
     if program:
-        kernel.seccomp(program)
+        walls.seccomp(program)
         active.append("seccomp")
     return active
 

@@ -2,7 +2,7 @@
 
 submitit pickles a job's function and submissions into the jobs' folder, which a job reads; what
 comes back is read as JSON lines, one per submission and at once, so that a job that dies loses only
-what it was at. The folder lies beside the ledger: on a file system that the nodes share.
+what it was at. The folder lies beside the gradebook: on a file system that the nodes share.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from functools import partial
 from math import ceil, inf
 from pathlib import Path
 
-from grading.cluster import LOST, ClusterError, another_course, course_of
-from grading.inside import kernel
-from grading.limits import MIB, Limits
-from grading.reader import Submission
+from grading.fingerprint import course_of
+from grading.grader import ClusterError, another_course, failure
+from grading.inside import walls
+from grading.limits import LOST, MIB, Limits
 from grading.run import grade_locally
-from grading.station import failure
+from grading.submissions import Submission
 from labkit.loading import ROOT
 
 BATCH = 50  # submissions per job: one costs some seconds to start
@@ -33,13 +33,13 @@ POLL_S = 0.5
 SQUEUE_S = 15  # between two questions to Slurm's controller
 
 
-def grade_batch(path, batch, first, limits: dict, secret, expected, stations):
+def grade_batch(path, batch, first, limits: dict, secret, expected, graders):
     """In a job: grade, and append each result to the file at `path` when it is there.
 
-    `first` numbers this job's stations apart from those of others. Without its file the job ends:
+    `first` numbers this job's graders apart from those of others. Without its file the job ends:
     the run that asked is over.
     """
-    kernel.die_with_parent()
+    walls.die_with_parent()
     jobs = []
     for key, fields in batch:
         submission = Submission(**fields)
@@ -48,7 +48,7 @@ def grade_batch(path, batch, first, limits: dict, secret, expected, stations):
         else:
             _append(path, key, another_course(submission.lab), 0.0)
     limits = Limits(**limits)
-    for key, _, result, seconds in grade_locally(jobs, limits, secret, False, stations, first):
+    for key, _, result, seconds in grade_locally(jobs, limits, secret, False, graders, first):
         _append(path, key, result, seconds)
 
 
@@ -120,8 +120,8 @@ def grade_on_slurm(jobs, limits, secret, where, out, count, options):
         shutil.rmtree(old, ignore_errors=True)
     if not waiting:
         return
-    stations = int(options.get("cpus_per_task", 1))
-    at_once = ceil(count / stations) if count else None
+    graders = int(options.get("cpus_per_task", 1))
+    at_once = ceil(count / graders) if count else None
     local = where != "slurm"
     queue = None if local else Queue()
     rounds = ceil(len(waiting) / BATCH / (at_once or 1))
@@ -130,11 +130,11 @@ def grade_on_slurm(jobs, limits, secret, where, out, count, options):
     losses, active = Counter(), []
     folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=out)).resolve()
     try:
-        executor = _executor(local, folder, limits, stations, at_once, options)
+        executor = _executor(local, folder, limits, graders, at_once, options)
         while parts or active:
             room = at_once - len(active) if local else len(parts)
             starting, parts = parts[:room], parts[room:]
-            active += _submit(executor, starting, active, waiting, limits, secret, stations)
+            active += _submit(executor, starting, active, waiting, limits, secret, graders)
             time.sleep(POLL_S)
             if queue:
                 queue.look()
@@ -149,29 +149,29 @@ def grade_on_slurm(jobs, limits, secret, where, out, count, options):
                 active.remove(batch)
                 left = [key for key in batch.keys if key in waiting]
                 # Without any result the job itself may be what is wrong; else those it was at.
-                suspects = left[:stations] if len(left) < len(batch.keys) else left
+                suspects = left[:graders] if len(left) < len(batch.keys) else left
                 losses.update(suspects)
                 for key in [key for key in suspects if losses[key] >= LOST]:
                     left.remove(key)
                     why = f"{LOST} jobs ended without its result; the last said: "
                     yield key, waiting.pop(key), failure(why + batch.last_words()), 0.0
-                parts += [part for part in (left[:stations], left[stations:]) if part]
+                parts += [part for part in (left[:graders], left[graders:]) if part]
     finally:
         _cancel(active, local)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _executor(local, folder, limits, stations, at_once, options):
+def _executor(local, folder, limits, graders, at_once, options):
     import submitit
 
-    minutes = ceil(BATCH * limits.submission_s / stations / 60) + 10  # if all use all their time
+    minutes = ceil(BATCH * limits.submission_s / graders / 60) + 10  # if all use all their time
     if local:
         executor = submitit.LocalExecutor(folder)
         executor.update_parameters(timeout_min=minutes)
         return executor
-    defaults = {"time": minutes, "cpus_per_task": stations}
+    defaults = {"time": minutes, "cpus_per_task": graders}
     if not any(name.startswith("mem") for name in options):
-        defaults["mem"] = f"{stations * (limits.memory_bytes // MIB + 1024)}M"
+        defaults["mem"] = f"{graders * (limits.memory_bytes // MIB + 1024)}M"
     executor = submitit.SlurmExecutor(folder)
     executor.update_parameters(
         job_name="grading",
@@ -183,7 +183,7 @@ def _executor(local, folder, limits, stations, at_once, options):
     return executor
 
 
-def _submit(executor, parts, active, waiting, limits, secret, stations):
+def _submit(executor, parts, active, waiting, limits, secret, graders):
     """A job for each list of keys."""
     from submitit.core.utils import environment_variables
 
@@ -207,11 +207,11 @@ def _submit(executor, parts, active, waiting, limits, secret, stations):
                     limits=asdict(limits),
                     secret=secret,
                     expected=expected,
-                    stations=stations,
+                    graders=graders,
                 ),
                 [str(batch.path) for batch in batches],
                 [[(key, asdict(waiting[key])) for key in batch.keys] for batch in batches],
-                [batch.slot * stations for batch in batches],
+                [batch.slot * graders for batch in batches],
             )
     except (RuntimeError, OSError) as error:
         raise ClusterError(f"Slurm refused the jobs: {' '.join(str(error).split())}") from None

@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from grading.limits import Limits
-from grading.proxy import Incident, Infrastructure, Remote
+from grading.remote import Incident, Infrastructure, RemoteLab
 from grading.sandbox import Cell, SandboxError
 from labkit.loading import ROOT
 
@@ -60,7 +60,7 @@ NAMES = tuple(
 )
 
 
-def probe(machine):
+def attempt_escapes(machine):
     """(active layers, [(what, refused, detail)]) of a worker started on this machine."""
     limits = Limits(check_s=20, memory_bytes=512 << 20)
     try:
@@ -68,8 +68,13 @@ def probe(machine):
     except SandboxError as error:
         return [], [("start a sandbox", False, str(error))]
     names = f"HOME = {str(Path.home())!r}\nTESTS = {str(ROOT / 'conftest.py')!r}\n"
-    remote = Remote(
-        (names + ATTEMPTS).encode(), cell.control, cell.worker_limits(), limits, None, "probe.py"
+    remote = RemoteLab(
+        (names + ATTEMPTS).encode(),
+        cell.control,
+        cell.worker_limits(),
+        limits,
+        None,
+        "escape_attempts.py",
     )
     attempts = []
     try:

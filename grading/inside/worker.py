@@ -65,13 +65,13 @@ def serve(data, output):
     link = Link(socket.socket(fileno=3))
     sys.modules["collectives"] = collectives_of(link)
     try:
-        Worker(link).run()
+        Worker(link).serve()
     except EOFError:
         pass
 
 
 class Link:
-    """The socket to the verifier; arrays that stay there are RemoteArray here.
+    """The socket to the judge; arrays that stay there are RemoteArray here.
 
     An operation that gives one array is only noted down. Notes are sent along with the next
     question that needs an answer, or when a shape is asked for: a hundred slices and products cost
@@ -82,7 +82,7 @@ class Link:
         self.sock, self.receiver = sock, wire.Receiver(sock)
         self.notes, self.promised, self.lines = [], [], []
         self.path = None
-        self.lent = False  # whether this call was given arrays that stay with the verifier
+        self.lent = False  # whether this call was given arrays that stay with the judge
         self.lock = threading.RLock()  # ranks may be threads
 
     def array_of(self, number, dtype, shape):
@@ -96,7 +96,7 @@ class Link:
         return self.receiver.next(self.array_of)
 
     def ask(self, kind, name, args, kwargs):
-        """The verifier's answer, after everything noted down was done there."""
+        """The judge's answer, after everything noted down was done there."""
         with self.lock:
             return self._ask(kind, name, args, kwargs)
 
@@ -171,7 +171,7 @@ def _number_of(value):
 
 
 def collectives_of(link):
-    """The module `collectives`: every call is made, and recorded, by the verifier."""
+    """The module `collectives`: every call is made, and recorded, by the judge."""
     module = types.ModuleType("collectives", "Served by the grader.")
 
     def served(name):
@@ -194,7 +194,7 @@ class Worker:
         self.link = link
         self.module = None
 
-    def run(self):
+    def serve(self):
         while True:
             self.link.lent = False
             request = self.link.receive()
@@ -312,7 +312,7 @@ def _arrays_as_bytes(value):
         return None
 
 
-# --- arrays that stay with the verifier ---------------------------------------------------------
+# --- arrays that stay with the judge ---------------------------------------------------------
 
 
 NOTED = {*PRODUCTS, *GIVES_ONE_ARRAY}
@@ -352,7 +352,7 @@ def _unsettable(name):
 
 
 def _local(value):
-    """`value` with its arrays here; the verifier gives results, but nothing that it lent."""
+    """`value` with its arrays here; the judge gives results, but nothing that it lent."""
     if type(value) is RemoteArray:
         return value.__array__()
     if type(value) is list or type(value) is tuple:

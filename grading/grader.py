@@ -1,6 +1,6 @@
-"""A place that grades: one cell (sandbox) and one warm verifier per lab.
+"""A place that grades: one cell (sandbox) and one warm judge per lab.
 
-`Station.grade` is a plain blocking call, the same on a laptop and on a cluster's worker.
+`Grader.grade` is a plain blocking call, the same on a laptop and on a cluster's worker.
 """
 
 import base64
@@ -24,18 +24,22 @@ VARIANTS = 16  # hidden draws per lab, each proved on the solution before it is 
 START_S = 60
 
 
-class StationError(Exception):
+class GraderError(Exception):
     """The grader itself cannot work; str() is one sentence for the instructor."""
 
 
-class Station:
+class ClusterError(Exception):
+    """The cluster cannot be used; str() is one sentence."""
+
+
+class Grader:
     """Grades one submission at a time. Close it."""
 
     def __init__(self, limits: Limits, weak=False, secret: bytes | None = None, number=0):
         self.limits, self.weak, self.secret, self.number = limits, weak, secret, number
         self.machine: Machine = inspect_machine()
         self.cell = None
-        self.verifiers = {}
+        self.judges = {}
         self.proved = set()
         self.claims = {}  # lab name -> the solution's claims
 
@@ -46,21 +50,21 @@ class Station:
         self.close()
 
     def close(self):
-        for verifier in self.verifiers.values():
-            verifier.close()
-        self.verifiers = {}
+        for judge in self.judges.values():
+            judge.close()
+        self.judges = {}
         if self.cell is not None:
             self.cell.close()
             self.cell = None
 
     def grade_or_refuse(self, submission, lab: Lab) -> dict:
-        """The result of a grading.reader.Submission, which may be no file at all."""
+        """The result of a grading.submissions.Submission, which may be no file at all."""
         if submission.source is None:
             return self.refuse(submission.problem, lab)
         return self.grade(submission.source, lab)
 
     def grade(self, source: bytes, lab: Lab) -> dict:
-        """The result of one submission (grading.verifier.score), with how far it can be trusted.
+        """The result of one submission (grading.judge.score), with how far it can be trusted.
 
         `status` is "infrastructure" when the grader failed three times: held, never a zero.
         """
@@ -71,18 +75,18 @@ class Station:
                 if seed:
                     self._prove(lab, variant, seed)
                 result = self._ask(lab, source, seed)
-            except (OSError, ValueError, StationError, SandboxError) as error:
+            except (OSError, ValueError, GraderError, SandboxError) as error:
                 result = failure(str(error))
             if result["status"] == "graded":
                 return self._stamp(result, variant, ran=True)
-            self.close()  # a fresh cell and fresh verifiers for the next try
+            self.close()  # a fresh cell and fresh judges for the next try
         return self._stamp(result, None)
 
     def refuse(self, problem: str, lab: Lab) -> dict:
         """The result of a hand-in that is no readable file: every claim unearned, and why."""
         try:
             self._prove(lab, None, None)
-        except (OSError, ValueError, StationError, SandboxError) as error:
+        except (OSError, ValueError, GraderError, SandboxError) as error:
             return self._stamp(failure(str(error)), None)
         why = {"outcome": "unreadable", "message": problem, "hint": "", "broken": problem}
         claims = [claim | why | {"earned": 0} for claim in self.claims[lab.name]]
@@ -114,10 +118,10 @@ class Station:
             return
         result = self._ask(lab, lab.file("solution").read_bytes(), seed)
         if result["status"] != "graded":
-            raise StationError(result["problem"])
+            raise GraderError(result["problem"])
         wrong = [c for c in result["claims"] if c["outcome"] not in ("passed", "not_run")]
         if wrong:
-            raise StationError(
+            raise GraderError(
                 f"the solution of {lab.name} itself does not pass {wrong[0]['name']}: "
                 f"{wrong[0]['message']}"
             )
@@ -127,9 +131,9 @@ class Station:
     def _ask(self, lab, source, seed):
         if self.cell is None:
             self.cell = Cell(self.limits, self.machine, self.weak, self.number)
-        if lab.name not in self.verifiers:
-            self.verifiers[lab.name] = Verifier(lab, self.cell, self.limits)
-        return self.verifiers[lab.name].grade(source, seed)
+        if lab.name not in self.judges:
+            self.judges[lab.name] = JudgeProcess(lab, self.cell, self.limits)
+        return self.judges[lab.name].grade(source, seed)
 
 
 def failure(problem):
@@ -147,14 +151,18 @@ def failure(problem):
     }
 
 
-class Verifier:
+def another_course(prefix):
+    return failure(f"this worker has another version of {prefix}'s course")
+
+
+class JudgeProcess:
     """The warm pytest of one lab, in a process of its own."""
 
     def __init__(self, lab, cell, limits):
         self.cell, self.limits = cell, limits
         self.requests, theirs = socket.socketpair()
         self.log = tempfile.TemporaryFile()
-        command = [sys.executable, "-B", "-m", "grading.verifier", str(lab.path)]
+        command = [sys.executable, "-B", "-m", "grading.judge", str(lab.path)]
         command += [str(cell.control.fileno()), str(theirs.fileno()), json.dumps(asdict(limits))]
         self.process = subprocess.Popen(
             command,
@@ -174,7 +182,7 @@ class Verifier:
             problem = ready.get("problem", "it did not start")
             problem += " " + self._log_tail()
             self.close()
-            raise StationError(f"the verifier of {lab.name}: {problem}")
+            raise GraderError(f"the judge of {lab.name}: {problem}")
 
     def grade(self, source, seed):
         request = {
@@ -183,8 +191,8 @@ class Verifier:
             "request": self.cell.worker_limits().decode(),
         }
         self.requests.sendall(json.dumps(request).encode() + b"\n")
-        answer = self._line(4 * self.limits.submission_s + 90)  # the verifier's own limit is less
-        return answer or failure("the verifier is gone: " + self._log_tail())
+        answer = self._line(4 * self.limits.submission_s + 90)  # the judge's own limit is less
+        return answer or failure("the judge is gone: " + self._log_tail())
 
     def _line(self, timeout_s):
         waiting = select.poll()  # which, unlike select.select, takes descriptors above 1023

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from grading import course
-from grading.course import labs_by_prefix
-from grading.ledger import Ledger, LedgerError, key_of
+from grading import fingerprint
+from grading.fingerprint import labs_by_prefix
+from grading.gradebook import Gradebook, GradebookError, key_of
 from labkit.loading import ROOT, Lab
 from tests.hostile.corpus import read_cases
 from tests.test_grading_corpus import isolation
@@ -43,16 +43,16 @@ def start(submissions, out, *options):
 def records_in(out):
     """How many records are on the disk, read as another process would."""
     try:
-        with Ledger(out) as ledger:
-            return len(ledger.keys())
-    except (LedgerError, sqlite3.OperationalError):
+        with Gradebook(out) as gradebook:
+            return len(gradebook.keys())
+    except (GradebookError, sqlite3.OperationalError):
         return 0
 
 
 def exports(out):
-    """Every exported file and its hash: all but the ledger itself."""
+    """Every exported file and its hash: all but the gradebook itself."""
     files = [path for path in Path(out).rglob("*") if path.is_file()]
-    kept = [path for path in files if not path.name.startswith("ledger.")]
+    kept = [path for path in files if not path.name.startswith("gradebook.")]
     return {str(p.relative_to(out)): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
 
 
@@ -102,8 +102,8 @@ def test_killed_again_and_again_the_exports_are_the_same(submissions, tmp_path):
     text, _ = last.communicate(timeout=120)
     assert last.returncode == 0, text
     assert exports(tmp_path / "killed") == expected
-    with Ledger(tmp_path / "killed") as ledger:
-        assert len(ledger.keys()) == len(ledger.records()) == count
+    with Gradebook(tmp_path / "killed") as gradebook:
+        assert len(gradebook.keys()) == len(gradebook.records()) == count
 
     again = start(root, tmp_path / "killed")
     text, _ = again.communicate(timeout=60)
@@ -148,23 +148,23 @@ def alive(pid):
 
 
 def test_a_second_run_on_the_same_ledger_is_refused(tmp_path):
-    with Ledger(tmp_path, write=True):
-        with pytest.raises(LedgerError, match="another run is writing"):
-            Ledger(tmp_path, write=True)
-        Ledger(tmp_path).close()  # reading is fine
-    Ledger(tmp_path, write=True).close()
+    with Gradebook(tmp_path, write=True):
+        with pytest.raises(GradebookError, match="another run is writing"):
+            Gradebook(tmp_path, write=True)
+        Gradebook(tmp_path).close()  # reading is fine
+    Gradebook(tmp_path, write=True).close()
 
 
 def test_a_record_is_written_once(tmp_path):
-    with Ledger(tmp_path, write=True) as ledger:
-        ledger.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
-        assert ledger.waiting() == [("ada", "lab-01", "not graded yet")]
-        ledger.hold("k", "ada", "lab-01", "the sandbox is gone")
-        assert ledger.waiting() == [("ada", "lab-01", "the sandbox is gone")]
-        ledger.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
-        ledger.commit("k", "ada", "lab-01", {"score": 100}, 0.1)
-        assert [record["score"] for record in ledger.records()] == [7]
-        assert ledger.waiting() == []
+    with Gradebook(tmp_path, write=True) as gradebook:
+        gradebook.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        assert gradebook.waiting() == [("ada", "lab-01", "not graded yet")]
+        gradebook.hold("k", "ada", "lab-01", "the sandbox is gone")
+        assert gradebook.waiting() == [("ada", "lab-01", "the sandbox is gone")]
+        gradebook.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
+        gradebook.commit("k", "ada", "lab-01", {"score": 100}, 0.1)
+        assert [record["score"] for record in gradebook.records()] == [7]
+        assert gradebook.waiting() == []
 
 
 def test_the_key_changes_with_everything_the_result_depends_on():
@@ -178,47 +178,47 @@ def test_the_key_changes_with_everything_the_result_depends_on():
 
 
 def test_the_digest_changes_with_all_that_the_tests_read_or_execute(tmp_path, monkeypatch):
-    monkeypatch.setattr(course, "ROOT", tmp_path)
-    monkeypatch.setattr(course, "tests_digest", course.tests_digest.__wrapped__)
+    monkeypatch.setattr(fingerprint, "ROOT", tmp_path)
+    monkeypatch.setattr(fingerprint, "tests_digest", fingerprint.tests_digest.__wrapped__)
     original = labs_by_prefix()["lab-02"]
     lab = Lab(tmp_path / "labs" / original.name)
     shutil.copytree(original.path, lab.path)
-    digest = course.tests_digest(lab)
+    digest = fingerprint.tests_digest(lab)
     toy = "tensor_parallel_toy/stream_machine.py"
     data = ("captures/tp2/rank-0.log", "captures/tp2/report.json", "configs/llama-3-8b.json")
     for name in ("test_lab.py", "mistakes.py", "two_way.py", "live_engine.py", toy, *data):
         before = (lab.path / name).read_bytes()
         (lab.path / name).write_bytes(before + b"\n")
-        assert course.tests_digest(lab) != digest, name
+        assert fingerprint.tests_digest(lab) != digest, name
         (lab.path / name).write_bytes(before)
     for name in ("starter.py", "__pycache__/test_lab.cpython-312.pyc"):
         (lab.path / name).parent.mkdir(exist_ok=True)
         (lab.path / name).write_bytes(b"a learner's")
-        assert course.tests_digest(lab) == digest, name
+        assert fingerprint.tests_digest(lab) == digest, name
 
 
 def test_who_may_only_read_the_folder_reads_the_grades(open_folder, nobody):
-    with Ledger(open_folder, write=True) as ledger:
-        ledger.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
-        ledger.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
+    with Gradebook(open_folder, write=True) as gradebook:
+        gradebook.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        gradebook.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
     os.chmod(open_folder, 0o555)
-    with nobody(), Ledger(open_folder) as ledger:
-        assert [record["score"] for record in ledger.records()] == [7]
+    with nobody(), Gradebook(open_folder) as gradebook:
+        assert [record["score"] for record in gradebook.records()] == [7]
 
 
 def test_a_reader_does_not_keep_the_writer_waiting(tmp_path):
-    with Ledger(tmp_path, write=True) as ledger:
-        ledger.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
-        reader = Ledger(tmp_path)
+    with Gradebook(tmp_path, write=True) as gradebook:
+        gradebook.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        reader = Gradebook(tmp_path)
         rows = reader.db.execute("SELECT * FROM roster")
         rows.fetchone()
         started = time.monotonic()
     assert time.monotonic() - started < 5
     reader.close()
-    with Ledger(tmp_path) as ledger:
-        assert ledger.waiting() == [("ada", "lab-01", "not graded yet")]
+    with Gradebook(tmp_path) as gradebook:
+        assert gradebook.waiting() == [("ada", "lab-01", "not graded yet")]
 
 
 def test_a_missing_ledger_is_said(tmp_path):
-    with pytest.raises(LedgerError, match="no grades"):
-        Ledger(tmp_path)
+    with pytest.raises(GradebookError, match="no grades"):
+        Gradebook(tmp_path)

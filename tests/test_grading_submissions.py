@@ -9,8 +9,8 @@ import zipfile
 
 import pytest
 
-from grading import reader
-from grading.reader import SubmissionsError, read_one, read_submissions
+from grading import submissions
+from grading.submissions import SubmissionsError, read_one, read_submissions
 
 LABS = {"lab-01", "lab-02", "lab-03", "lab-04"}
 CODE = b"x = 1\n"
@@ -164,7 +164,7 @@ def test_what_lies_beside_the_folder_around_everything_is_nobodys(tmp_path, wrap
 
 
 def test_the_budget_is_each_students_also_beside_a_stray_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 50)
+    monkeypatch.setattr(submissions, "MAX_STUDENT_FILES", 50)
     for name in ("ada", "bo", "cy"):
         write(tmp_path, *(f"homework/{name}/{n}.txt" for n in range(30)), ".DS_Store")
         write(tmp_path, f"homework/{name}/lab-01/starter.py")
@@ -421,7 +421,7 @@ def test_a_large_but_honest_folder_is_graded(tmp_path):
 
 
 def test_a_folder_without_end_costs_its_student_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 50)
+    monkeypatch.setattr(submissions, "MAX_STUDENT_FILES", 50)
     for n in range(80):
         write(tmp_path, f"eve/deep/{n}/x", f"ada/deep/{n}/x", f"bo/lab-03/{n}.txt")
     write(
@@ -439,7 +439,7 @@ def test_a_folder_without_end_costs_its_student_alone(tmp_path, monkeypatch):
 
 
 def test_the_budget_is_each_students_also_in_a_folder_around_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 50)
+    monkeypatch.setattr(submissions, "MAX_STUDENT_FILES", 50)
     for name in ("ada", "bo", "cy"):
         write(tmp_path, *(f"labs-submissions/labs-{name}/{n}.txt" for n in range(30)))
         write(tmp_path, f"labs-submissions/labs-{name}/lab-01/starter.py")
@@ -451,7 +451,7 @@ def test_the_budget_is_each_students_also_in_a_folder_around_them(tmp_path, monk
 
 
 def test_zip_files_may_unpack_to_so_much_for_one_student(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "MAX_STUDENT_BYTES", 1 << 20)
+    monkeypatch.setattr(submissions, "MAX_STUDENT_BYTES", 1 << 20)
     members = {"data.bin": os.urandom(400_000), "lab-01/starter.py": CODE}
     for name in ("ada", "eve"):
         (tmp_path / name).mkdir()
@@ -471,17 +471,17 @@ def test_zip_files_may_unpack_to_so_much_for_one_student(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("count", [30, 5000])
 def test_a_zip_file_of_too_many_files_is_not_listed(tmp_path, monkeypatch, count):
-    monkeypatch.setattr(reader, "MAX_STUDENT_FILES", 20)
+    monkeypatch.setattr(submissions, "MAX_STUDENT_FILES", 20)
     (tmp_path / "eve").mkdir()
     write(tmp_path, "bo/starter-01.py")
     path = zipped(tmp_path / "eve/lab-01.zip", {f"{n}": b"" for n in range(count)})
     if count > 30:
-        monkeypatch.setattr(reader.zipfile, "ZipFile", None)  # its own listing would be too long
+        monkeypatch.setattr(submissions.zipfile, "ZipFile", None)  # its list is too long
     _, by = found_in(tmp_path)
     assert by["bo", "lab-01"].source == CODE
     assert "more than 20 files in a zip file" in by["eve", "lab-01"].problem
     with pytest.raises(SubmissionsError, match="is it the right one"):
-        monkeypatch.setattr(reader, "MAX_ZIP_MEMBERS", 20)
+        monkeypatch.setattr(submissions, "MAX_ZIP_MEMBERS", 20)
         read_submissions(path, LABS)
 
 

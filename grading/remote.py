@@ -46,7 +46,7 @@ class Infrastructure(Exception):
     """The grader's own failure: never the learner's, never a zero."""
 
 
-class Remote:
+class RemoteLab:
     """A learner's file in a sandbox: functions and constants as attributes."""
 
     def __init__(self, source, control, request, limits, collectives, path):
@@ -182,7 +182,7 @@ class Remote:
         if self._left_s <= 0:
             self._refuse_time()
         try:
-            self._worker = worker = Worker(self._control, self._request)
+            self._worker = worker = WorkerProcess(self._control, self._request)
         except (OSError, ValueError, Infrastructure) as error:
             self.infrastructure = f"no worker could be started: {error}"
             raise Infrastructure(self.infrastructure) from None
@@ -416,7 +416,7 @@ class Remote:
         raise self.incident
 
 
-class Worker:
+class WorkerProcess:
     """One sandboxed process: its data socket, its output, its monitor's lifeline."""
 
     def __init__(self, control, request):

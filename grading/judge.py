@@ -1,9 +1,9 @@
 """The trusted side of one lab: pytest, collected once, forked for each submission.
 
-`python -m grading.verifier LAB_FOLDER CONTROL REQUESTS LIMITS` collects the lab's pristine tests
+`python -m grading.judge LAB_FOLDER CONTROL REQUESTS LIMITS` collects the lab's pristine tests
 with labkit's plugin, then answers requests, one JSON line each: {"source": base64, "seed": hex or
 null, "request": worker request}. The answer is one JSON line: a result (see `score`). Scoring is
-closed-world: the expected checks and points come from the collection, the station first proves the
+closed-world: the expected checks and points come from the collection, the grader first proves the
 solution on them, and only a call phase that reported `passed`, once, earns.
 """
 
@@ -30,16 +30,16 @@ import pytest
 import labkit.mistakes
 from grading.hidden import Numbers, agrees_elsewhere
 from grading.limits import MIB, Limits
-from grading.proxy import Incident, Remote
-from grading.text import clean, clean_lines
+from grading.remote import Incident, RemoteLab
+from grading.sanitise import clean, clean_lines
 from labkit.loading import ROOT, Lab, find_labs, load_module
 from labkit.plugin import STATE, Implementation
 
 ADDRESS_SPACE = 6144 * MIB
-OWN_DATA = 1024 * MIB  # what the verifier itself may fill; the labs need 110 MiB
+OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
 OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
 ROUNDS = 3  # published, hidden, carried over: the submission's time is for each
-SLACK_S = 60  # of the verifier's own work, over the submission's time
+SLACK_S = 60  # of the judge's own work, over the submission's time
 # worst first: a claim is as good as its worst case
 ORDER = (
     "protocol",
@@ -61,18 +61,18 @@ LARGE = "the checks ran out of memory with these results"
 
 
 class OutOfTime(BaseException):
-    """The verifier's own work took too long: a result made it so."""
+    """The judge's own work took too long: a result made it so."""
 
 
-class Server:
+class Judge:
     """The pytest plugin: collects, then serves instead of running the tests."""
 
     def __init__(self, lab: Lab, control, requests, limits):
         self.lab, self.control, self.requests, self.limits = lab, control, requests, limits
-        self.remote = None  # the Remote of the submission at hand
+        self.remote = None  # the RemoteLab of the submission at hand
 
     def pytest_lab_implementation(self, lab, config):
-        if isinstance(self.remote, Remote):
+        if isinstance(self.remote, RemoteLab):
             try:
                 self.remote.load()  # LoadError says why not, as for a file of the learner's own
             finally:
@@ -155,9 +155,9 @@ class Server:
             try:
                 os.close(reports)
                 self.requests.close()
-                self.run(request, os.fdopen(theirs, "w"))
+                self.grade_in_fork(request, os.fdopen(theirs, "w"))
             except BaseException as error:
-                sys.stderr.write(f"verifier: {error!r}\n")
+                sys.stderr.write(f"judge: {error!r}\n")
             finally:
                 os._exit(0)
         os.close(theirs)
@@ -179,7 +179,7 @@ class Server:
         code = os.waitstatus_to_exitcode(status)
         return score(self.expected, lines, late, code, hidden=bool(request["seed"]))
 
-    def run(self, request, out):
+    def grade_in_fork(self, request, out):
         """In the fork: every check, and a passed one again where that could change its outcome:
         with changes of arguments carried over, with hidden numbers."""
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
@@ -190,7 +190,7 @@ class Server:
         self.out = out
         worker = json.loads(request["request"])
         worker["cpu_s"] *= ROUNDS
-        self.remote = Remote(
+        self.remote = RemoteLab(
             base64.b64decode(request["source"]),
             self.control,
             json.dumps(worker).encode(),
@@ -332,7 +332,7 @@ class Server:
         self.calls = list(calls)
 
     def pytest_runtest_logreport(self, report):
-        if not isinstance(self.remote, Remote):
+        if not isinstance(self.remote, RemoteLab):
             return  # warming up
         self.phases.append([report.when, report.outcome])
         claim = getattr(report, "claim", None)
@@ -348,7 +348,7 @@ ALL_PASSED = [["setup", "passed"], ["call", "passed"], ["teardown", "passed"]]
 
 
 def score(expected, lines, late, exit_code, hidden=False):
-    """The result of one submission from the lines its verifier reported.
+    """The result of one submission from the lines its judge reported.
 
     {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
     "printed", "hidden_checks", "hidden_notes"}; the notes are for the instructor alone. A check
@@ -374,7 +374,7 @@ def score(expected, lines, late, exit_code, hidden=False):
             done = line
     problem = done["infrastructure"] if done else ""
     if not done and not late:
-        problem = f"the verifier ended during {running} (exit status {exit_code})"
+        problem = f"the judge ended during {running} (exit status {exit_code})"
     claims = []
     for claim in expected.values():
         outcomes = []
@@ -449,7 +449,7 @@ def main():
     lab = next(lab for lab in find_labs() if lab.path == Path(folder))
     control = socket.socket(fileno=int(control))
     requests = socket.socket(fileno=int(requests))
-    server = Server(lab, control, requests, Limits(**json.loads(limits)))
+    judge = Judge(lab, control, requests, Limits(**json.loads(limits)))
     os.chdir(ROOT)
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:logging", "-s"]
     options += [
@@ -461,8 +461,8 @@ def main():
         "-c",
         str(ROOT / "pytest.ini"),
     ]
-    code = pytest.main([str(lab.file("test_lab")), *options], plugins=[server])
-    server.answer({"ready": False, "problem": f"pytest ended with status {int(code)}"})
+    code = pytest.main([str(lab.file("test_lab")), *options], plugins=[judge])
+    judge.answer({"ready": False, "problem": f"pytest ended with status {int(code)}"})
 
 
 if __name__ == "__main__":

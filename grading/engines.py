@@ -1,0 +1,76 @@
+"""What grades a list of submissions: this machine, a Dask cluster or Slurm."""
+
+import importlib.util
+import os
+import re
+import shutil
+
+from grading.grader import ClusterError
+from grading.run import grade_locally
+
+SLURM = ("slurm", "submitit-local")
+HERE = ("local", "submitit-local")  # their workers are processes of this machine
+
+
+def check(where, slurm: list[str], weak) -> dict[str, str]:
+    """Refuse what cannot work, before any work; else what --slurm asks of sbatch."""
+    if slurm and where != "slurm":
+        raise ClusterError(f"--slurm {slurm[0]} goes with --cluster slurm")
+    if where is None:
+        return {}
+    if not where:
+        raise ClusterError("--cluster: give local, slurm, submitit-local or a scheduler's address")
+    if weak:
+        raise ClusterError(
+            f"--cluster {where} needs the whole sandbox: its workers exchange pickles, which a "
+            "weakly sandboxed submission could write; leave out --allow-weak-sandbox or --cluster"
+        )
+    for tool in ("sbatch", "srun", "squeue", "scancel") if where == "slurm" else ():
+        if shutil.which(tool) is None:
+            raise ClusterError(
+                f"--cluster slurm: there is no {tool} on this machine; run this where Slurm jobs "
+                "are submitted, or leave out --cluster to grade on this machine"
+            )
+    package = "submitit" if where in SLURM else "distributed"
+    if importlib.util.find_spec(package) is None:
+        raise ClusterError(
+            f"--cluster {where} needs the package {package}; in the course's folder: "
+            ".venv/bin/python -m pip install --group cluster"
+        )
+    return sbatch_options(slurm)
+
+
+def sbatch_options(texts: list[str]) -> dict[str, str]:
+    """`partition=long,time=30` by name; a value may hold commas itself (`nodelist=a,b`)."""
+    found = {}
+    for part in (part for text in texts for part in re.split(r",(?=[^,=]+=)", text)):
+        name, _, value = part.partition("=")
+        name = name.replace("-", "_")  # as submitit spells them
+        if not re.fullmatch(r"[a-z][a-z_]*", name) or not value:
+            raise ClusterError(
+                f"--slurm {part}: give long options of sbatch, such as "
+                "partition=long,time=30,cpus-per-task=4"
+            )
+        found[name] = value
+    if not re.fullmatch(r"[1-9]\d{0,3}", found.get("cpus_per_task", "1")):
+        raise ClusterError(f"--slurm cpus-per-task={found['cpus_per_task']}: give a whole number")
+    return found
+
+
+def engine(limits, secret, weak, where, out, jobs_at_once, sbatch):
+    """What grades a list of jobs: this machine (`where` is None) or a cluster."""
+    at_once = jobs_at_once or len(os.sched_getaffinity(0))
+
+    def grade(jobs):
+        if where in SLURM:
+            from grading.slurm_engine import grade_on_slurm
+
+            count = jobs_at_once if where == "slurm" else at_once
+            return grade_on_slurm(jobs, limits, secret, where, out, count, sbatch)
+        if where:
+            from grading.dask_engine import grade_on_dask
+
+            return grade_on_dask(jobs, limits, secret, where, at_once)
+        return grade_locally(jobs, limits, secret, weak, at_once)
+
+    return grade
