@@ -76,13 +76,13 @@ def load_module(path: Path) -> types.ModuleType:
     """Execute the file at `path` as a new module of a unique name.
 
     It is compiled from its text each time, so no stale bytecode can be graded, and registered under
-    a name no other lab can import. The labs folder is importable (collectives.py), the lab's own
-    folder is not.
+    a name no other lab can import. The labs folder (collectives.py) and the lab's own (its given
+    modules) are importable.
     """
     path = Path(path)
-    labs_folder = str(path.parent.parent)
-    if labs_folder not in sys.path:
-        sys.path.append(labs_folder)
+    for folder in (str(path.parent.parent), str(path.parent)):
+        if folder not in sys.path:
+            sys.path.append(folder)
     try:
         source = path.read_bytes()
     except FileNotFoundError:

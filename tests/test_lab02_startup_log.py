@@ -13,6 +13,7 @@ from labkit.loading import find_labs, load_module
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 solution = load_module(LAB.file("solution"))
+startup_log = load_module(LAB.path / "given" / "startup_log.py")
 read = solution.read_startup_log
 
 V1_ENGINE = "INFO 06-11 10:00:00 [core.py:91] Initializing a V1 LLM engine"
@@ -600,6 +601,60 @@ def test_settings_of_a_nested_dict_are_not_the_engines():
     assert (log["dtype"], log["block_size"], log["swap_space_gib"]) == (None, None, 2.0)
 
 
+SENTENCES = [
+    ("Loading model weights took 7.4829 GB", {"weights_gib": 7.4829, "weights_decimals": 4}),
+    (
+        "Loading model weights took 8.4050 GB and 81.775431 seconds",
+        {"weights_gib": 8.405, "weights_decimals": 4, "load_s": 81.775431},
+    ),
+    (
+        "Model loading took 11.9642 GiB and 13.051931 seconds",
+        {"weights_gib": 11.9642, "weights_decimals": 4, "load_s": 13.051931},
+    ),
+    (
+        "Model loading took 15.26 GiB memory and 23.107530 seconds",
+        {"weights_gib": 15.26, "weights_decimals": 2, "load_s": 23.10753},
+    ),
+    ("# GPU blocks: 12344, # CPU blocks: 4096", {"gpu_blocks": 12344, "cpu_blocks": 4096}),
+    ("# cuda blocks: 13618, # CPU blocks: 2048", {"gpu_blocks": 13618, "cpu_blocks": 2048}),
+    ("# GPU blocks: 27899", {"gpu_blocks": 27899}),
+    ("GPU KV cache size: 67,296 tokens", {"kv_tokens": 67_296}),
+    ("CPU KV cache size: 2,048 tokens,", {"kv_tokens": 2048}),
+    ("GPU KV cache size: 1,234,567 tokens", {"kv_tokens": 1_234_567}),
+    (
+        "Maximum concurrency for 2048 tokens per request: 106.39x",
+        {"tokens_per_request": 2048, "max_concurrency": 106.39},
+    ),
+    (
+        "Maximum concurrency for 131,072 tokens per request: 1.50x",
+        {"tokens_per_request": 131_072, "max_concurrency": 1.5},
+    ),
+    ("Available KV cache memory: 8.22 GiB", {"kv_memory_gib": 8.22}),
+    ("Available KV cache memory: -1.07 GiB", {"kv_memory_gib": -1.07}),
+    (
+        "model weights take 7.17GiB; non_torch_memory takes 0.01GiB; PyTorch activation peak "
+        "memory takes 1.83GiB; the rest of the memory reserved for KV Cache is 26.60GiB.",
+        {"kv_memory_gib": 26.6, "profiled_weights_gib": 7.17},
+    ),
+    (
+        "Memory profiling results: duration=71.88 seconds, total_gpu_memory=79.15GiB, "
+        "kv_cache_size=34.96GiB, gpu_memory_utilization=0.90.",
+        {"kv_memory_gib": 34.96},
+    ),
+    ("Loading model weights took 244.61 MB", {}),
+    ("# GPU blocks: 12.", {}),
+    ("Model loading took 15.", {}),
+    ("Loading model weights took", {}),
+    ("GPU KV cache size: unknown", {}),
+    ("", {}),
+]
+
+
+@pytest.mark.parametrize(("sentence", "facts"), SENTENCES)
+def test_each_sentence_gives_its_numbers_and_no_other(sentence, facts):
+    assert startup_log.read_sentence(sentence) == facts
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -650,7 +705,7 @@ def test_captures_are_cpu_logs_and_print_no_weights(name):
 
 PIECES = [
     *(line for lines, _ in TABLE.values() for line in lines),
-    *solution._SENTENCES.replace("\\s+", " ").split("|"),
+    *startup_log._SENTENCES.replace("\\s+", " ").split("|"),
     *("\x1b[0m", "(", "(Worker", "_TP", " pid=", "rank=", "GiB", "9" * 30, "\n", "\r", "\\u001b["),
     *("INFO 05-25 00:00:33 x.py:1] ", "[repeated 14x across cluster]", "٣", "1,2,3", "NaN", "-"),
 ]
@@ -692,7 +747,7 @@ MODEL = solution.model_shape(json.loads((LAB.path / "configs" / "llama-3-8b.json
 
 
 def text_flat(text):
-    return " ".join(solution._COLOUR.sub("", text).split())
+    return " ".join(startup_log._COLOUR.sub("", text).split())
 
 
 def test_long_logs_are_read_in_one_pass():

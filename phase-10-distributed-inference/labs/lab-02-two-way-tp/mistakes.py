@@ -426,54 +426,6 @@ def kv_capacity__compares_versions_as_text(
     return {"blocks": blocks, "tokens": tokens, "max_concurrency": concurrency}
 
 
-_read_sentence = read_sentence
-
-
-def read_sentence__gb_as_ten_to_the_ninth(sentence):
-    """GB in an old log is read as 10**9 bytes.
-
-    Up to 0.8.2 vLLM divides by 2**30 and prints GB; the change of the word changed no number.
-    Rejected by: test_reads_each_sentence_and_invents_none
-    """
-    facts = _read_sentence(sentence)
-    if "weights_gib" in facts and " GB" in sentence:
-        facts["weights_gib"] *= 1e9 / GIB
-    return facts
-
-
-def read_sentence__stops_at_the_comma(sentence):
-    """a number ends at its first comma.
-
-    67,296 tokens are not 67 tokens.
-    Rejected by: test_reads_each_sentence_and_invents_none
-    """
-    return _read_sentence(re.sub(r"(?<=\d),\d{3}", "", sentence))
-
-
-def read_sentence__completes_a_cut_number(sentence):
-    """a number that was cut off before its unit counts as said.
-
-    "took 15." may have gone on as 15.26 or 15.9; nobody said 15.
-    Rejected by: test_reads_each_sentence_and_invents_none
-    """
-    facts = _read_sentence(sentence)
-    if not facts and (said := re.search(r"took (\d+)\.?", sentence)):
-        return {"weights_gib": float(said[1]), "weights_decimals": 0}
-    return facts
-
-
-def read_sentence__takes_any_blocks_for_gpu_blocks(sentence):
-    """the last number of blocks is taken for the GPU's.
-
-    "# GPU blocks: 12344, # CPU blocks: 4096": the second is the swap space.
-    Rejected by: test_reads_each_sentence_and_invents_none
-    """
-    facts = _read_sentence(sentence)
-    if "cpu_blocks" in facts:
-        facts["gpu_blocks"] = facts["cpu_blocks"]
-    return facts
-
-
 def which_split__believes_the_command(model, weights_gib, tp_size, pp_size=1):
     """the split asked for is taken for the split applied.
 

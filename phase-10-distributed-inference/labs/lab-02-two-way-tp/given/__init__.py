@@ -1,0 +1,1 @@
+"""What lab 02's learner reads and does not write: model shapes, the log reader, the comparison."""
