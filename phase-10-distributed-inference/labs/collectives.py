@@ -1,20 +1,32 @@
 """Collectives over simulated ranks, with a ledger of what crossed the wires.
 
-A distributed array is a list with one numpy array per rank. Every collective takes such a list and
-returns such a list; the arrays returned are fresh. One rank alone makes no traffic.
+From outside, where all ranks are seen at once, a distributed array is a list with one numpy array
+per rank. Every collective takes such a list and returns such a list; the arrays returned are fresh.
 
     with collectives.record() as ledger:
         y = collectives.all_reduce([part_of_rank_0, part_of_rank_1])[0]
     ledger.operations      # ["all_reduce"]
 
-Bytes follow nccl-tests (doc/PERFORMANCE.md): `payload_bytes` is S, the buffer of one rank for
-all-reduce and broadcast, the gathered output for all-gather, the whole input of one rank for
-reduce-scatter and all-to-all. `sent_bytes_per_rank` is what the ring algorithm sends:
-2 (p-1)/p S for all-reduce, (p-1)/p S for all-gather, reduce-scatter and all-to-all.
+From inside, as in a real engine, a rank holds its own arrays and a `Group`, whose collectives take
+and return one array. `run_ranks` runs the same function on every rank:
+
+    def rank(x, W, group):
+        return group.all_reduce(x @ W.T)
+
+    results = collectives.run_ranks(rank, [(x0, W0), (x1, W1)])
+
+One rank alone makes no traffic. Bytes follow nccl-tests (doc/PERFORMANCE.md): `payload_bytes` is S,
+the buffer of one rank for all-reduce and broadcast, the gathered output for all-gather, the whole
+input of one rank for reduce-scatter and all-to-all. `sent_bytes_per_rank` is what the ring
+algorithm sends: 2 (p-1)/p S for all-reduce, (p-1)/p S for all-gather, reduce-scatter and
+all-to-all.
 """
 
+import copy
+import queue
+import threading
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -39,6 +51,7 @@ class Ledger:
     """The collectives made while it was recording, in order."""
 
     calls: list[Call] = field(default_factory=list)
+    mark: np.random.Generator | None = field(default=None, repr=False)
 
     @property
     def operations(self) -> list[str]:
@@ -53,9 +66,15 @@ _ledgers: ContextVar[tuple[Ledger, ...]] = ContextVar("ledgers", default=())
 
 
 @contextmanager
-def record():
-    """Record every collective made inside the `with` block; yields the Ledger."""
-    ledger = Ledger()
+def record(mark=None):
+    """Record every collective made inside the `with` block; yields the Ledger.
+
+    mark: a numpy random Generator. Every element that a collective returns is then multiplied by
+    its own 1 + t, t drawn between -MARK and MARK, so that a test can tell whether the caller went
+    on with what the collective returned or with numbers of its own. Ranks that receive the same
+    array receive the same marks; integers stay as they are.
+    """
+    ledger = Ledger(mark=mark)
     token = _ledgers.set((*_ledgers.get(), ledger))
     try:
         yield ledger
@@ -63,23 +82,27 @@ def record():
         _ledgers.reset(token)
 
 
+MARK = 2.0**-32  # far above the rounding of float64, and too small to upset a computation
+
+
+# --- all ranks at once --------------------------------------------------------------------------
+
+
 def all_reduce(parts):
     """Sum over ranks; every rank receives the sum. parts: one array per rank, equal shapes."""
     parts = _ranks("all_reduce", parts)
-    total = sum(parts[1:], start=parts[0].copy())  # rank order: the same rounding every time
+    total = _marked(_sum(parts), parts)
     outputs = [total.copy() for _ in parts]
-    ring = Fraction(2 * (len(parts) - 1), len(parts))
-    _write("all_reduce", parts, total.nbytes, ring, outputs)
+    _write("all_reduce", parts, outputs, total.nbytes, Fraction(2 * (len(parts) - 1), len(parts)))
     return outputs
 
 
 def all_gather(parts, axis=-1):
     """Concatenate the ranks' arrays along `axis`, in rank order; every rank receives the whole."""
     parts = _ranks("all_gather", parts)
-    whole = np.concatenate(parts, axis=axis)
+    whole = _marked(np.concatenate(parts, axis=axis), parts)
     outputs = [whole.copy() for _ in parts]
-    ring = Fraction(len(parts) - 1, len(parts))
-    _write("all_gather", parts, whole.nbytes, ring, outputs)
+    _write("all_gather", parts, outputs, whole.nbytes, Fraction(len(parts) - 1, len(parts)))
     return outputs
 
 
@@ -90,10 +113,9 @@ def reduce_scatter(parts, axis=0):
     """
     parts = _ranks("reduce_scatter", parts)
     _divides("reduce_scatter", parts, axis)
-    total = sum(parts[1:], start=parts[0].copy())
+    total = _marked(_sum(parts), parts)
     outputs = [block.copy() for block in np.split(total, len(parts), axis=axis)]
-    ring = Fraction(len(parts) - 1, len(parts))
-    _write("reduce_scatter", parts, total.nbytes, ring, outputs)
+    _write("reduce_scatter", parts, outputs, total.nbytes, Fraction(len(parts) - 1, len(parts)))
     return outputs
 
 
@@ -105,9 +127,9 @@ def all_to_all(parts, axis=0):
     parts = _ranks("all_to_all", parts)
     _divides("all_to_all", parts, axis)
     blocks = [np.split(part, len(parts), axis=axis) for part in parts]
-    outputs = [np.concatenate([row[r] for row in blocks], axis=axis) for r in range(len(parts))]
-    ring = Fraction(len(parts) - 1, len(parts))
-    _write("all_to_all", parts, parts[0].nbytes, ring, outputs)
+    received = [np.concatenate([row[r] for row in blocks], axis=axis) for r in range(len(parts))]
+    outputs = [_marked(array, parts) for array in received]
+    _write("all_to_all", parts, outputs, parts[0].nbytes, Fraction(len(parts) - 1, len(parts)))
     return outputs
 
 
@@ -116,8 +138,9 @@ def broadcast(parts, root=0):
     parts = _ranks("broadcast", parts)
     if not 0 <= root < len(parts):
         raise ValueError(f"broadcast: root={root} is not one of the {len(parts)} ranks")
-    outputs = [parts[root].copy() for _ in parts]
-    _write("broadcast", parts, parts[root].nbytes, Fraction(1), outputs)
+    sent = _marked(parts[root], parts)
+    outputs = [sent.copy() for _ in parts]
+    _write("broadcast", parts, outputs, sent.nbytes, Fraction(1))
     return outputs
 
 
@@ -129,8 +152,8 @@ def _ranks(operation, parts):
             raise ValueError(f"{operation}: rank {rank} brings {_kind(part)}, not a numpy array")
         if part.shape != parts[0].shape or part.dtype != parts[0].dtype:
             raise ValueError(
-                f"{operation}: rank {rank} brings {part.dtype}{list(part.shape)}, rank 0 brings "
-                f"{parts[0].dtype}{list(parts[0].shape)}; all ranks must bring the same shape"
+                f"{operation}: rank {rank} brings {_spec(part)}, rank 0 brings {_spec(parts[0])}; "
+                "all ranks must bring the same shape"
             )
     return list(parts)
 
@@ -143,18 +166,24 @@ def _divides(operation, parts, axis):
         )
 
 
-def _kind(value):
-    if isinstance(value, (list, tuple)) and not value:
-        return "an empty list"
-    return f"a {type(value).__name__}"
+def _sum(parts):
+    return sum(parts[1:], start=parts[0].copy())  # rank order: the same rounding every time
 
 
-def _write(operation, parts, payload_bytes, ring, outputs):
+def _marked(array, parts):
+    for ledger in _ledgers.get():
+        if ledger.mark and len(parts) > 1 and array.dtype.kind == "f":
+            marks = 1 + ledger.mark.uniform(-MARK, MARK, array.shape)
+            array = (array * marks).astype(array.dtype)
+    return array
+
+
+def _write(operation, parts, outputs, payload_bytes, sent_per_payload):
     ledgers = _ledgers.get()
     if len(parts) == 1 or not ledgers:
         return
     inputs, outputs = _keep(parts), _keep(outputs)
-    sent = ring * payload_bytes
+    sent = sent_per_payload * payload_bytes
     for ledger in ledgers:
         order = len(ledger.calls)
         call = Call(order, operation, len(parts), payload_bytes, sent, inputs, outputs)
@@ -163,6 +192,181 @@ def _write(operation, parts, payload_bytes, ring, outputs):
 
 def _keep(arrays):
     copies = tuple(np.array(array) for array in arrays)
-    for copy in copies:
-        copy.flags.writeable = False
+    for copied in copies:
+        copied.flags.writeable = False
     return copies
+
+
+def _kind(value):
+    if isinstance(value, (list, tuple)) and not value:
+        return "an empty list"
+    return f"a {type(value).__name__}"
+
+
+def _spec(array):
+    return f"{array.dtype}{list(array.shape)}"
+
+
+# --- one rank at a time -------------------------------------------------------------------------
+
+
+class Deadlock(RuntimeError):
+    """The ranks do not meet. On a cluster nothing would be raised: they would wait for ever."""
+
+
+class Group:
+    """What one rank sees of the others: its `rank`, their number `size`, and three collectives.
+
+    meet(operation, array, axis) makes the collective among the ranks and returns this rank's array.
+    """
+
+    def __init__(self, rank, size, meet, met=()):
+        self.rank, self.size = rank, size
+        self._meet, self._met = meet, met
+
+    def all_reduce(self, array):
+        """The sum of the ranks' arrays."""
+        return self._meet("all_reduce", array, None)
+
+    def all_gather(self, array, axis=-1):
+        """The ranks' arrays, concatenated along `axis` in rank order."""
+        return self._meet("all_gather", array, axis)
+
+    def reduce_scatter(self, array, axis=0):
+        """Block `rank` of the sum of the ranks' arrays, which is split along `axis`."""
+        return self._meet("reduce_scatter", array, axis)
+
+    def __repr__(self):
+        return f"{self.size} ranks"
+
+    def __deepcopy__(self, memo):
+        """The same rank again, alone: the others bring what they brought to this group's meetings.
+
+        A recorded call of a rank's function can thus be repeated, also with another function.
+        """
+        requests = iter(self._met)
+
+        def meet_again(*request):
+            brought = list(next(requests, ()))
+            if not brought:
+                raise Deadlock(f"rank {self.rank} waits {_stage(*request)}, but no other rank does")
+            brought[self.rank] = request
+            _agree(brought)
+            return _given(_make(brought)[self.rank])
+
+        return Group(self.rank, self.size, meet_again, self._met)
+
+
+def run_ranks(function, arguments, timeout_s=10.0):
+    """Run function(*arguments[rank], group) on every rank; return the list of results.
+
+    Each rank has a thread and copies of its arguments. The ranks take turns: a rank runs up to its
+    next collective; when all have come to one, it is made and recorded, and they go on.
+
+    Raises what a rank raises, or Deadlock when the ranks are at different collectives, when one has
+    returned while others wait for it, and when one does neither within timeout_s.
+    """
+    size, met = len(arguments), []
+    ranks = [_Rank(function, own, rank, size, met) for rank, own in enumerate(arguments)]
+    answers = [None] * size
+    try:
+        while True:
+            requests = [rank.go_on(answers[rank.number], timeout_s) for rank in ranks]
+            if all(request is None for request in requests):
+                return [rank.result for rank in ranks]
+            _agree(requests)
+            met.append(copy.deepcopy(requests))
+            answers = _make(requests)
+    finally:
+        for rank in ranks:
+            rank.release()
+
+
+class _Rank:
+    """A thread that runs one rank's function, up to its next collective whenever it may go on."""
+
+    def __init__(self, function, arguments, rank, size, met):
+        self.number, self.result, self.error = rank, None, None
+        self._function, self._arguments = function, copy.deepcopy(tuple(arguments))
+        self._group = Group(rank, size, self._ask, met)
+        self._requests, self._answers, self._over = queue.SimpleQueue(), queue.SimpleQueue(), None
+        # a new thread starts with an empty context: hand it the ledgers of the caller's
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), daemon=True)
+
+    def go_on(self, answer, timeout_s):
+        """The rank goes on with `answer`; its next (operation, array, axis), or None at its end."""
+        self._answers.put(answer) if self._thread.ident else self._thread.start()
+        try:
+            request = self._requests.get(timeout=timeout_s)
+        except queue.Empty:
+            waited = f"rank {self.number} came to no collective and did not return"
+            raise Deadlock(f"{waited} within {timeout_s:g} s: an endless loop?") from None
+        if self.error:
+            raise self.error
+        return request
+
+    def release(self):
+        """Whatever happened, the thread is not left waiting."""
+        self._over = Deadlock("the other ranks have stopped")
+        self._answers.put(self._over)
+
+    def _run(self):
+        try:
+            self.result = self._function(*self._arguments, self._group)
+        except BaseException as error:
+            self.error = error
+        self._requests.put(None)
+
+    def _ask(self, operation, array, axis):
+        if self._over:
+            raise self._over
+        self._requests.put((operation, array, axis))
+        return _given(self._answers.get())
+
+
+def _given(answer):
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _agree(requests):
+    """Raise Deadlock unless all ranks are at the same collective, with arrays of one shape."""
+    where = ["at its end" if request is None else _stage(*request) for request in requests]
+    for rank, (request, stage) in enumerate(zip(requests, where, strict=True)):
+        if request is None:
+            other = next(r for r, waiting in enumerate(requests) if waiting)
+            raise Deadlock(
+                f"rank {other} waits {where[other]}, but rank {rank} has returned without it: "
+                "every rank must make the same collectives"
+            )
+        if stage != where[0]:
+            raise Deadlock(
+                f"rank 0 is {where[0]}, rank {rank} {stage}: all ranks must make the same "
+                "collectives, in the same order, with arrays of the same shape"
+            )
+
+
+def _stage(operation, array, axis):
+    """`at all_gather of float64[5, 7] along axis 1`."""
+    if not isinstance(array, np.ndarray):
+        return f"at {operation} of {_kind(array)}"
+    along = "" if axis is None else f" along axis {axis % max(array.ndim, 1)}"
+    return f"at {operation} of {_spec(array)}{along}"
+
+
+def _make(requests):
+    """What each rank receives: its array, or the ValueError of the collective."""
+    operation, _, axis = requests[0]
+    options = {} if axis is None else {"axis": axis}
+    try:
+        return OPERATIONS[operation]([array for _, array, _ in requests], **options)
+    except ValueError as error:
+        return [error] * len(requests)
+
+
+OPERATIONS = {
+    "all_reduce": all_reduce,
+    "all_gather": all_gather,
+    "reduce_scatter": reduce_scatter,
+}
