@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -112,9 +113,8 @@ class Copy:
         (lab.parent / "collectives.py").write_bytes(
             (LAB.path.parent / "collectives.py").read_bytes()
         )
-        (self.root / "labkit").mkdir()
-        for path in (ROOT / "labkit").glob("*.py"):
-            (self.root / "labkit" / path.name).write_bytes(path.read_bytes())
+        skipped = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "labkit", self.root / "labkit", ignore=skipped)
         self.lab = lab
         self.paths = [str(lab), str(lab.parent), str(self.root)]
 

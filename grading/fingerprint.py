@@ -25,7 +25,7 @@ def tests_digest(lab: Lab) -> str:
     suffixes = (".py", ".json", ".jsonl", ".txt", ".log")
     own = [path for path in lab.path.rglob("*") if path.suffix in suffixes]
     own = [path for path in own if path != lab.file("starter")]
-    shared = [lab.path.parent / "collectives.py", *(ROOT / "labkit").glob("*.py")]
+    shared = [lab.path.parent / "collectives.py", *(ROOT / "labkit").rglob("*.py")]
     for path in sorted(path for path in own + shared if path.is_file()):
         data = path.read_bytes()
         digest.update(f"{path.relative_to(ROOT)}:{len(data)}:".encode() + data)

@@ -27,13 +27,13 @@ if __name__ == "__main__":  # a process of its own; whoever only imports `score`
 
 import pytest
 
-import labkit.mistakes
 from grading.hidden import Numbers, agrees_elsewhere
 from grading.limits import MIB, Limits
 from grading.remote import Incident, RemoteLab
 from grading.sanitise import clean, clean_lines
-from labkit.loading import ROOT, Lab, find_labs, load_module
-from labkit.plugin import STATE, Implementation
+from labkit.loading import ROOT, Implementation, Lab, find_labs, load_module
+from labkit.mistakes import read_bank
+from labkit.plugin import STATE
 
 ADDRESS_SPACE = 6144 * MIB
 OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
@@ -102,8 +102,7 @@ class Judge:
                 },
             )
             claim["cases"].append(item.nodeid)
-        bank = labkit.mistakes.read_bank(self.lab)
-        labkit.mistakes.read_bank = lambda lab: bank  # read once, not at every failure
+        read_bank(self.lab)  # every fork inherits it
         for name in ("terminalreporter", "lab-scoreboard"):
             plugin = session.config.pluginmanager.get_plugin(name)
             if plugin is not None:

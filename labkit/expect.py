@@ -1,88 +1,89 @@
-"""Checks whose failure is a sentence for the learner: what was called, what came back, what was
-expected, which idea to look at again."""
+"""Checks whose failure is a sentence for the learner: what came back, what was expected, which
+idea to look at again. What was called stands in front of it: labkit.recorder knows the last call.
 
-import reprlib
+    expect_close(lab.row_parallel(x, W, 4), x @ W.T, atol=1e-12, idea="add the partial sums")
+"""
+
 from fractions import Fraction
 
 import numpy as np
 
+from labkit.recorder import brief, describe_call  # noqa: F401 (until no test spells calls)
 from labkit.traced import TracedArray
 
 
-def describe_call(name: str, /, **arguments) -> str:
-    """`row_parallel(x[5, 12], W[7, 12], num_ranks=4)`: arrays by shape, the rest by value."""
-    words = []
-    for key, value in arguments.items():
-        if isinstance(value, np.ndarray):
-            words.append(f"{key}{list(value.shape)}")
-        elif type(value) is float:  # 0.00064, not 0.0006399999999999999
-            words.append(f"{key}={float(f'{value:.12g}')!r}")
-        else:
-            words.append(f"{key}={_brief(value)}")
-    return f"{name}({', '.join(words)})"
+class Unexpected(AssertionError):
+    """What came back is not what was expected. part: which part of the result is spoken of."""
+
+    def __init__(self, text, part="", call=None):
+        super().__init__(f"{call}{part}: {text}" if call else text)
+        self.part, self.call = part, call
 
 
-# only the beginning is shown: of a large value, only that is written down
-_SHORT = reprlib.Repr()
-_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 30
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 130
-
-
-def expect_close(actual, expected, *, call: str, atol: float, idea: str = "") -> None:
+def expect_close(actual, expected, *, atol: float, idea="", part="", call=None) -> None:
     """The same array (or number), elementwise within `atol`.
 
-    Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity.
+    Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity. part: which
+    part of the result `actual` is, such as "['total_bytes']".
     """
+    where = (part, call)
     expected = np.asarray(expected)
+    if not np.isfinite(expected).all():
+        raise ValueError("the expected value is not finite; nothing could be compared with it")
     if expected.ndim == 0 and _is_number(actual):
         try:
             actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
         except OverflowError:
-            _fail(call, f"returned {_describe(actual)}, expected {float(expected):.6g}", idea)
+            _fail(where, f"returned {_describe(actual)}, expected {float(expected):.6g}", idea)
     elif type(actual) not in (np.ndarray, TracedArray):
         wanted = _shape(expected) if expected.ndim else "a number"
-        _fail(call, f"returned {_describe(actual)}, expected {wanted}", idea)
+        _fail(where, f"returned {_describe(actual)}, expected {wanted}", idea)
     actual = np.array(actual, copy=True).view(np.ndarray)
     if actual.shape != expected.shape:
         extra = ""
         if actual.shape == expected.shape[::-1] and actual.ndim > 1:
             extra = " (its transpose)"
-        _fail(call, f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea)
+        _fail(where, f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea)
     wrong_kind = expected.ndim and expected.dtype.kind == "f" and actual.dtype.kind != "f"
     if actual.dtype.kind not in "fiu" or wrong_kind:
-        _fail(call, f"returned dtype {actual.dtype}, expected {expected.dtype}", idea)
+        _fail(where, f"returned dtype {actual.dtype}, expected {expected.dtype}", idea)
     if not np.isfinite(actual).all():
         at = [int(i) for i in np.argwhere(~np.isfinite(actual))[0]]
-        _fail(call, f"returned {actual[tuple(at)]} at {at}; every value should be finite", idea)
+        _fail(where, f"returned {actual[tuple(at)]} at {at}; every value should be finite", idea)
     error = np.abs(actual - expected)
     if error.size and error.max() > atol:
         at = np.unravel_index(int(error.argmax()), error.shape)
         got, want = float(actual[at]), float(expected[at])
         wrong = int((error > atol).sum())
         if expected.ndim:
-            where = f" at {[int(i) for i in at]}"
+            place = f" at {[int(i) for i in at]}"
             count = f"; {wrong} of {error.size} elements differ"
         else:
-            where = count = ""
+            place = count = ""
         dtypes = actual.dtype, expected.dtype
         if dtypes[0].kind == dtypes[1].kind == "f" and dtypes[0].itemsize < dtypes[1].itemsize:
             count += f"; its dtype is {dtypes[0]}, expected {dtypes[1]}"
         got, want = _apart(got, want)
-        text = f"off by {error.max():.3g}{where}: got {got}, expected {want}{count}"
-        _fail(call, text + _pattern(actual, expected, atol), idea)
+        text = f"off by {error.max():.3g}{place}: got {got}, expected {want}{count}"
+        _fail(where, text + _pattern(actual, expected, atol), idea)
 
 
-def expect_equal(actual, expected, *, call: str, idea: str = "") -> None:
-    """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1."""
+def expect_equal(actual, expected, *, idea="", part="", call=None) -> None:
+    """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1.
+
+    A subclass of tuple, list or dict is as good as its base; a numpy scalar is its Python number.
+    """
+    where = (part, call)
     difference = _difference(actual, expected, "")
     if difference:
-        _fail(call, difference, idea)
+        _fail(where, difference, idea)
 
 
-def expect_error(kind, function, *, call: str, mentions=(), idea: str = "") -> None:
-    """`function()` raises `kind`, and its message mentions each of `mentions`."""
+def expect_error(kind, function, *arguments, mentions=(), idea="", call=None, **keywords) -> None:
+    """`function(*arguments, **keywords)` raises `kind`; the message mentions each of `mentions`."""
+    where = ("", call)
     try:
-        result = function()
+        result = function(*arguments, **keywords)
     except NotImplementedError:
         raise
     except kind as error:
@@ -90,17 +91,17 @@ def expect_error(kind, function, *, call: str, mentions=(), idea: str = "") -> N
         if missing:
             words = ", ".join(map(repr, missing))
             text = f'raised {kind.__name__}("{error}"), which does not name {words}'
-            _fail(call, text, idea)
+            _fail(where, text, idea)
     except Exception as error:
         text = f"raised {type(error).__name__}: {error}; expected a {kind.__name__}"
-        _fail(call, text, idea)
+        _fail(where, text, idea)
     else:
-        _fail(call, f"returned {_describe(result)}, expected a {kind.__name__}", idea)
+        _fail(where, f"returned {_describe(result)}, expected a {kind.__name__}", idea)
 
 
-def _fail(call, text, idea):
+def _fail(where, text, idea):
     hint = f" Look again at: {idea}." if idea else ""
-    raise AssertionError(f"{call}: {text}.{hint}")
+    raise Unexpected(f"{text}.{hint}", *where)
 
 
 def _is_number(value):
@@ -121,11 +122,6 @@ def _apart(*numbers):
     return texts
 
 
-def _brief(value):
-    text = _SHORT.repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _describe(value):
     if value is None:
         return "None"
@@ -135,13 +131,46 @@ def _describe(value):
         return f"an array of shape {list(value.shape)}"
     article = "an" if type(value).__name__[0] in "aeiou" else "a"
     described = f"{article} {type(value).__name__}"
-    text = _brief(value)  # `<generator object f at 0x7f...>` says nothing more
+    text = brief(value)  # `<generator object f at 0x7f...>` says nothing more
     return described if text.startswith("<") else f"{described} ({text})"
+
+
+UNITS = {  # actual / expected, or its inverse: what may have been confused
+    8.0: "bits and bytes?",
+    1e3: "a unit 1000 times larger, ms for s, KB for bytes?",
+    1e6: "a unit a million times larger, us for s, MB for bytes?",
+    1e9: "a unit 1e9 times larger, ns for s, GB for bytes?",
+    1.024: "KB and KiB?",
+    1.024**2: "MB and MiB?",
+    1.024**3: "GB and GiB?",
+    1.024**4: "TB and TiB?",
+    1024.0: "KiB and bytes?",
+    1024.0**2: "MiB and bytes?",
+    1024.0**3: "GiB and bytes?",
+    100.0: "percent and a share of 1?",
+}
+
+
+def _ratio(actual, expected):
+    """A sentence when a number is a simple multiple of the expected one."""
+    if not expected or not actual:
+        return ""
+    ratio = actual / expected
+    for factor, told in UNITS.items():
+        for name, value in ((f"{factor:g}", factor), (f"1/{factor:g}", 1 / factor)):
+            if abs(ratio / value - 1) < 1e-9:
+                return f"; it is {name} times the expected one: {told}"
+    factor = Fraction(ratio).limit_denominator(16)
+    if factor and abs(factor.numerator) <= 16 and abs(ratio / float(factor) - 1) < 1e-9:
+        return f"; it is {factor} times the expected one"
+    return ""
 
 
 def _pattern(actual, expected, atol):
     """A sentence when the result is a simple multiple of, or a constant away from, expected."""
-    if expected.ndim == 0 or expected.size < 2:
+    if expected.ndim == 0:
+        return _ratio(float(actual), float(expected))
+    if expected.size < 2:
         return ""
     scale = float(np.abs(expected).max())
     if scale == 0:
@@ -163,10 +192,10 @@ def _difference(actual, expected, where):
     """A sentence about the first difference, or '' when there is none."""
     at = f" at {where}" if where else ""
     if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
-        if type(actual) is not type(expected):
+        if not isinstance(actual, type(expected)):
             return f"returned a {type(actual).__name__}{at}, expected a {type(expected).__name__}"
         if len(actual) != len(expected):
-            texts = _brief(actual), _brief(expected)
+            texts = brief(actual), brief(expected)
             if any(text.endswith("...") for text in texts):  # too long to be read
                 texts = f"{len(actual)} entries", len(expected)
             return f"returned {texts[0]}{at}, expected {texts[1]}"

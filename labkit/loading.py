@@ -29,7 +29,7 @@ class Lab:
 
     @property
     def prefix(self) -> str:
-        """`lab-01`, what people type."""
+        """`lab-01` or `capstone`, what people type."""
         return "-".join(self.name.split("-")[:2])
 
     def file(self, which: str) -> Path:
@@ -38,9 +38,10 @@ class Lab:
 
 
 def find_labs(root: Path = ROOT) -> list[Lab]:
-    """Every lab of every phase, in the order of their numbers."""
-    tests = Path(root).glob("phase-*/labs/lab-*/test_lab.py")
-    return [Lab(path.parent) for path in sorted(tests)]
+    """Every lab of every phase, in the order of their numbers, the capstone last."""
+    tests = Path(root).glob("phase-*/labs/*/test_lab.py")
+    folders = sorted((path.parent.name.startswith("lab-") is False, path.parent) for path in tests)
+    return [Lab(folder) for _, folder in folders]
 
 
 def choose_lab(name: str, labs: list[Lab]) -> Lab:
@@ -68,6 +69,48 @@ def chosen_file(folder: Path) -> Path:
     return Path(folder) / f"{chosen_implementation()}.py"
 
 
+def load_chosen(folder: Path) -> "Implementation":
+    """What LAB_IMPL names in a lab's folder, for the programs that stand beside it.
+
+    Ends the program with one sentence and status 2 when that is missing or cannot be imported.
+    """
+    try:
+        path = chosen_file(folder)
+        return Implementation(load_module(path), path)
+    except (ValueError, LoadError) as error:
+        _end(error)
+
+
+def run_program(main) -> None:
+    """main(), of a program that calls the learner's functions; one not written yet ends it."""
+    try:
+        status = main()
+    except NotImplementedError as error:
+        _end(error)
+    sys.exit(status)
+
+
+def _end(error):
+    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+class Implementation:
+    """The functions and constants of one loaded file."""
+
+    def __init__(self, module, path):
+        self._module = module
+        self._path = Path(path)
+
+    def __getattr__(self, name):
+        try:
+            return getattr(self._module, name)
+        except AttributeError:
+            raise AssertionError(
+                f"{self._path.name} has no `{name}`; the tests call it by that name"
+            ) from None
+
+
 def sha256(path: Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
@@ -76,8 +119,8 @@ def load_module(path: Path) -> types.ModuleType:
     """Execute the file at `path` as a new module of a unique name.
 
     It is compiled from its text each time, so no stale bytecode can be graded, and registered under
-    a name no other lab can import. The labs folder (collectives.py) and the lab's own (its given
-    modules) are importable.
+    a name no other lab can import. It may import collectives.py of the labs folder and the given
+    modules of its own: both folders come last on the path, after everything that is installed.
     """
     path = Path(path)
     for folder in (str(path.parent.parent), str(path.parent)):

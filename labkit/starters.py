@@ -14,10 +14,8 @@ import re
 import sys
 
 from labkit.loading import Lab, find_labs
+from labkit.tasks import BEGIN, DEF, END
 
-BEGIN = re.compile(r"^(\s*)# BEGIN SOLUTION(?: \((task \d+)\))?\s*$")
-END = re.compile(r"^\s*# END SOLUTION\s*$")
-DEF = re.compile(r"^(\s*)def (\w+)")
 HEADER = re.compile(r"\A# (lab-\d+) starter: .* \[([0-9a-f]{12})\]\n")
 
 
@@ -65,7 +63,7 @@ def _todo(lab, indent, defs, task, block, where):
     return [
         f"{indent}raise NotImplementedError(",
         f'{indent}    "{lab.prefix} · {owners[0]} is yours to write ({count}). "',
-        f'{indent}    "Chapter: README.md, {task}"',
+        f'{indent}    "Chapter: README.md, task {task}"',
         f"{indent})",
     ]
 

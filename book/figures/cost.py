@@ -2,7 +2,8 @@
 
 from labbook.labs import facts
 from labbook.names import solution
-from labbook.svg import SERIES, Plot, ladder
+
+from labkit.svg import SERIES, Plot, ladder
 
 SIZES = [
     (1024, "1 KiB"),

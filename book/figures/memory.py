@@ -2,7 +2,8 @@
 
 from labbook.labs import capture
 from labbook.names import solution
-from labbook.svg import SERIES, Drawing, Plot
+
+from labkit.svg import SERIES, Drawing, Plot
 
 GIB = 2**30
 

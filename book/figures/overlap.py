@@ -5,7 +5,8 @@ from functools import cache
 
 from labbook.labs import lab
 from labbook.names import solution
-from labbook.svg import Drawing
+
+from labkit.svg import Drawing
 
 ORDERS = (
     ("all_gather_gemm_schedule__waits_for_all_chunks_first", "Gather everything, then multiply"),

@@ -1,6 +1,6 @@
 """The guide's and the deep dive's diagrams."""
 
-from labbook.svg import SERIES, Drawing
+from labkit.svg import SERIES, Drawing
 
 
 def five_ways():

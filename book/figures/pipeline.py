@@ -1,7 +1,8 @@
 """Lab 04's schedules as pictures."""
 
 from labbook.names import solution
-from labbook.svg import SERIES, Drawing, Plot
+
+from labkit.svg import SERIES, Drawing, Plot
 
 
 def _cells(d, rows, x0, y0, size, label):

@@ -1,6 +1,6 @@
 """Lab 01's algebra as pictures."""
 
-from labbook.svg import SERIES, Drawing
+from labkit.svg import SERIES, Drawing
 
 
 def _matrix(d, x, y, w, h, shards, by, label):

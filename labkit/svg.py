@@ -1,7 +1,8 @@
 """Small SVG drawings in the reader's theme: colours are CSS classes, never literals.
 
 Classes: c0..c5 (series), fg, muted, idle, bg; `box` outlines. Text stays text. Sizes are pixels of
-the viewBox.
+the viewBox. `figure()` gives HTML for the book, whose theme has the colours; `standalone()` gives
+an .svg file that brings its own, light and dark.
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ class Drawing:
 
     def figure(self, alt: str, caption: str = "", min_width: int = 0) -> str:
         """The drawing as one line of HTML. `alt` says what a reader should take from it."""
-        if not alt.strip():
-            raise ValueError("a figure needs a text alternative")
+        alt = _folded(alt)
         smallest = f' style="min-width:{min_width}px"' if min_width else ""
         svg = (
             f'<svg role="img" aria-label="{escape(alt, quote=True)}" '
@@ -81,6 +81,57 @@ class Drawing:
         )
         below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         return f'<figure class="lab-figure"><div class="scroll">{svg}</div>{below}</figure>'
+
+    def standalone(self, alt: str) -> str:
+        """The text of an .svg file. `alt` says what a reader should take from it."""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+            f'aria-label="{escape(_folded(alt), quote=True)}" '
+            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}">\n'
+            f"<style>{_style()}</style>\n"
+            f'<rect class="bg" width="{self.width:g}" height="{self.height:g}"/>\n'
+            + "\n".join(self.parts)
+            + "\n</svg>\n"
+        )
+
+
+# Each at least 4.5:1 on its background, as in book/theme/lab.css.
+LIGHT = {
+    "fg": "#1f2328", "muted": "#5c5f66", "bg": "#ffffff", "idle": "#e4e6ea",
+    "c0": "#0b62a8", "c1": "#a84200", "c2": "#1b7a3a", "c3": "#8a2a8f", "c4": "#7a5a00",
+    "c5": "#006d77",
+}  # fmt: skip
+DARK = {
+    "fg": "#e6edf3", "muted": "#a3a8ba", "bg": "#0d1117", "idle": "#353b4f",
+    "c0": "#6cb6ff", "c1": "#ffa657", "c2": "#7ee787", "c3": "#e0a2ff", "c4": "#f2cc60",
+    "c5": "#56d4dd",
+}  # fmt: skip
+
+
+def _style() -> str:
+    def colours(theme: dict[str, str]) -> str:
+        rules = [
+            f".{name}, .t-{name} {{ fill: {colour} }} .l-{name} {{ stroke: {colour} }}"
+            for name, colour in theme.items()
+        ]
+        extra = f".l-grid, .box {{ stroke: {theme['idle']} }} .edge {{ stroke: {theme['bg']} }}"
+        return "\n".join([*rules, extra])
+
+    return (
+        "text { font-family: system-ui, sans-serif } .bold { font-weight: 600 }\n"
+        "polyline { fill: none; stroke-width: 2; stroke-linejoin: round }\n"
+        ".thin { stroke-width: 1 } .thick { stroke-width: 4 } .dash { stroke-dasharray: 6 4 }\n"
+        ".edge { stroke-width: 1.5 } .soft { fill-opacity: 0.22 }\n"
+        ".code { font-family: monospace }\n"
+        f"{colours(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{colours(DARK)}\n}}\n"
+    )
+
+
+def _folded(alt: str) -> str:
+    """A text alternative may be written over several lines."""
+    if not alt.strip():
+        raise ValueError("a figure needs a text alternative")
+    return " ".join(alt.split())
 
 
 def _classes(*names: str) -> str:

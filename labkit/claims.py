@@ -1,0 +1,116 @@
+"""What a check claims, what came of it, and how the cases of one claim make one outcome.
+
+A claim's record holds plain values, so that it survives the way from an xdist worker or a sandbox:
+
+    lab, name, text, points, waits_for     what the marks and the docstring say
+    outcome                                one of ORDER, or "waits" after `settle`
+    message, hint                          sentences for the learner
+    crashed                                it ended in an exception that no check expected
+    broken                                 why the file could not be loaded, else ""
+"""
+
+import re
+
+import pytest
+
+from labkit.expect import Unexpected
+from labkit.loading import LoadError, describe_exception
+from labkit.needs import NOT_HERE
+
+# worst first: a claim is as good as its worst case
+ORDER = ("failed", "todo", "waits", "not_run", "passed")
+
+
+def claim_of(item) -> dict:
+    """What a test claims, before it has run; points is 0 for one without the mark."""
+    points = item.get_closest_marker("points")
+    waits = {name: None for mark in item.iter_markers("waits_for") for name in mark.args}
+    name = getattr(item, "originalname", None) or item.name
+    return {
+        "name": name,
+        "text": (item.function.__doc__ or name).strip().split("\n")[0].rstrip("."),
+        "points": points.args[0] if points else 0,
+        "waits_for": list(waits),
+    }
+
+
+def outcome_of(report, excinfo, path, recorder) -> dict:
+    """outcome, message, crashed and broken of one finished check.
+
+    path: the graded file. recorder: the Recorder of the check's calls.
+    """
+    if report.passed:
+        return _outcome("passed")
+    error = excinfo.value
+    text = " ".join(str(error).split("\nassert ")[0].split())
+    if report.skipped:
+        if NOT_HERE in text:
+            return _outcome("not_run", text.partition(NOT_HERE)[2])
+        return _outcome("failed", f"the check was skipped: {text}")
+    if isinstance(error, LoadError):
+        return _outcome("failed", text, crashed=True, broken=text)
+    if isinstance(error, NotImplementedError):
+        return _outcome("todo", text)
+    if limit := re.search(r"Timeout \(>([\d.]+)s\)", text):
+        return _outcome("failed", _endless(recorder, float(limit[1])), crashed=True)
+    if isinstance(error, pytest.fail.Exception):
+        return _outcome("failed", text)
+    own = excinfo.traceback[-1].path == path  # raised by the learner's own file
+    if isinstance(error, Unexpected) and not error.call and recorder.calls:
+        return _outcome("failed", f"{recorder.described()}{error.part}: {text}")
+    if isinstance(error, AssertionError) and not own:
+        return _outcome("failed", text or _source_of(excinfo))
+    bare = isinstance(error, AssertionError) and not text
+    told = _source_of(excinfo) if bare else describe_exception(error, path)
+    if recorder.calls:  # the check's own code may stumble over what a call gave it
+        after = "" if error is recorder.error else "after "
+        told = f"{after}{recorder.described()}: {told}"
+    return _outcome("failed", told, crashed=True)
+
+
+def settle(cases, unreached=()) -> list[dict]:
+    """One record per claim: its worst case; `waits` for what failed while it waits for another.
+
+    unreached: names of claims with a case that was selected and never run; these have not passed.
+    """
+    claims = {}
+    for case in cases:
+        claim = claims.setdefault(case["name"], dict(case))
+        if ORDER.index(case["outcome"]) < ORDER.index(claim["outcome"]):
+            claims[case["name"]] = dict(case)
+    for name in unreached:
+        if name in claims and claims[name]["outcome"] == "passed":  # so far
+            del claims[name]
+    passed = {name for name, claim in claims.items() if claim["outcome"] == "passed"}
+    for claim in claims.values():
+        blocking = [name for name in claim["waits_for"] if name in claims and name not in passed]
+        if claim["outcome"] == "failed" and blocking and not claim["broken"]:
+            text = claims[blocking[0]]["text"]
+            claim.update(outcome="waits", message=f"waits for: {shown(text, False)}", hint="")
+    return list(claims.values())
+
+
+def shown(text: str, passed: bool) -> str:
+    """A claim as the screen shows it: `{63}` is an answer to guess first, `…` until it passes."""
+    return re.sub(r"\{([^{}]*)\}", r"\1" if passed else "…", text)
+
+
+def _outcome(outcome, message="", crashed=False, broken=""):
+    return {"outcome": outcome, "message": message, "crashed": crashed, "broken": broken}
+
+
+def _endless(recorder, limit_s):
+    stuck = recorder.described(recorder.running) if recorder.running else "the check"
+    return (
+        f"{stuck} did not finish within {limit_s:g} s (an endless loop?); "
+        "--timeout SECONDS sets the limit"
+    )
+
+
+def _source_of(excinfo):
+    entry = excinfo.traceback[-1]
+    try:
+        statement = str(entry.statement).strip()
+    except IndexError:  # the file on the disk is shorter: another one was graded
+        statement = "AssertionError"
+    return f"{entry.path.name} line {entry.lineno + 1}: {statement}"

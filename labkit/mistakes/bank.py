@@ -1,0 +1,143 @@
+"""The mistakes bank: plausible wrong implementations, each rejected by the check it violates.
+
+A lab's mistakes.py holds one function per mistake, `<function>__<what_is_wrong>`. The docstring's
+first line completes "Your result is what you get when ..."; its last paragraph is
+`Rejected by: test_a, test_b`. The bank is executed on top of the solution's namespace.
+"""
+
+import contextlib
+import copy
+import functools
+import re
+import textwrap
+from dataclasses import dataclass
+
+from labkit.loading import Lab, load_module
+from labkit.values import agree
+
+MAX_CAUSES = 2
+FEWEST_CALLS = 2  # one call is no evidence: many mistakes agree on it
+FURTHER_CALLS = 40
+TOLERANCE = 1e-9  # relative; a mistake is applied to the same arguments
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One wrong implementation of `replaces`."""
+
+    name: str
+    replaces: str
+    when: str  # completes "your result is what you get when ..."
+    rejected_by: tuple[str, ...]
+    function: object
+
+
+@dataclass(frozen=True)
+class Bank:
+    """A lab's mistakes, living in the namespace of one copy of its solution."""
+
+    solution: object
+    mistakes: list[Mistake]
+
+    @contextlib.contextmanager
+    def applied(self, mistake: Mistake):
+        """The solution with the mistake in the place of the function that it replaces.
+
+        A wrong helper makes the functions that call it wrong too, so the namespace is changed for
+        as long as the `with` block lasts.
+        """
+        right = getattr(self.solution, mistake.replaces)
+        setattr(self.solution, mistake.replaces, mistake.function)
+        try:
+            yield self.solution
+        finally:
+            setattr(self.solution, mistake.replaces, right)
+
+
+@functools.cache
+def read_bank(lab: Lab) -> Bank:
+    """The lab's bank, read once in a process; `load_bank` gives another copy."""
+    return load_bank(lab)
+
+
+def load_bank(lab: Lab) -> Bank:
+    """The lab's bank on a fresh copy of its solution; empty when the lab has no mistakes.py."""
+    solution = load_module(lab.file("solution"))
+    before = set(vars(solution))
+    path = lab.file("mistakes")
+    if not path.exists():
+        return Bank(solution, [])
+    exec(compile(path.read_bytes(), str(path), "exec"), solution.__dict__)
+    mistakes = []
+    for name, function in vars(solution).copy().items():
+        if name in before or "__" not in name.strip("_") or not callable(function):
+            continue
+        replaces = name.split("__")[0]
+        if not hasattr(solution, replaces):
+            raise ValueError(
+                f"{path.name}: {name} replaces '{replaces}', which is not in solution.py"
+            )
+        doc = textwrap.dedent("    " + (function.__doc__ or "")).strip()
+        when = doc.split("\n")[0].strip().rstrip(".")
+        named = re.search(r"Rejected by:\s*([\w\s,]+)\.?\s*$", doc)
+        if not when or not named:
+            raise ValueError(
+                f"{path.name}: the docstring of {name} needs a first line that completes 'Your "
+                "result is what you get when ...' and a last line 'Rejected by: test_name'"
+            )
+        rejected_by = tuple(re.findall(r"\w+", named[1]))
+        mistakes.append(Mistake(name, replaces, when, rejected_by, function))
+    return Bank(solution, mistakes)
+
+
+def find_hint(bank: Bank, calls, further=None) -> str:
+    """What a wrong result equals: "your result is what you get when ...", or "" if nothing known.
+
+    calls: (function name, args, kwargs, outcome), outcome as `outcome_of` returns it, newest last.
+    A mistake is named when it does what the learner's function did in every call, and gave a wrong
+    value in one: a call that only raises, or returns None, is no evidence. `further(function)`
+    yields more calls of the learner's function, on inputs that the failed check never came to.
+    """
+    by_function = {}
+    for name, *call in reversed(list(calls)):
+        by_function.setdefault(name, []).append(call)
+    for name, made in by_function.items():
+        if not any(_is_wrong(bank.solution, name, call) for call in made):
+            continue
+        suspects = [m for m in bank.mistakes if _fits(bank, m, name, made)]
+        seen = len(made)
+        if suspects and further:
+            for call in further(name):
+                suspects = [m for m in suspects if _fits(bank, m, name, [call])]
+                seen += 1
+                if not suspects or seen >= FURTHER_CALLS:
+                    break
+        own = [mistake.when for mistake in suspects if mistake.replaces == name]
+        causes = list(dict.fromkeys(own or [mistake.when for mistake in suspects]))
+        if seen >= FEWEST_CALLS and 0 < len(causes) <= MAX_CAUSES:
+            return "your result is what you get when " + ", or when ".join(causes)
+    return ""
+
+
+def _is_wrong(solution, name, call):
+    args, kwargs, outcome = call
+    if outcome[0] != "value" or outcome[1] is None:
+        return False
+    return not agree(outcome, outcome_of(getattr(solution, name), args, kwargs), TOLERANCE)
+
+
+def _fits(bank, mistake, name, calls):
+    with bank.applied(mistake) as wrong:
+        function = getattr(wrong, name)
+        return all(
+            agree(outcome, outcome_of(function, args, kwargs), TOLERANCE)
+            for args, kwargs, outcome in calls
+        )
+
+
+def outcome_of(function, args, kwargs):
+    """("value", result) or ("raises", exception type name), on copies of the arguments."""
+    try:
+        return "value", function(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+    except Exception as error:
+        return "raises", type(error).__name__
