@@ -119,3 +119,16 @@ measure-comm: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time all-reduc
 .PHONY: measure-pipeline
 measure-pipeline: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 04: time a real pipeline of processes, fit, draw
 	@$(PY) $(LABS)/lab-04-pipeline-bubble/measure_pipeline.py --out out/measure-pipeline
+
+# make place MODEL=qwen2.5-72b GPU=h100 GPUS=8 NODES=2 PROMPT=2000 OUTPUT=500 TTFT=0.5 TPOT=0.03
+PLACE_OPTIONS = $(foreach option,MODEL CONFIG GPU GPUS NODES BOX LINK NETWORK PROMPT OUTPUT CONCURRENCY TTFT TPOT CONTEXT PRICE CHECK SVG,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) "$($(option))"))
+
+.PHONY: place place-facts place-live
+place: $(VENV)/.group-labs ## where to put a model: make place MODEL=qwen2.5-72b GPU=h100 GPUS=8 NODES=2
+	@$(PY) $(LABS)/capstone/place.py $(PLACE_OPTIONS)
+
+place-facts: $(VENV)/.group-labs ## hold the planner against published measurements
+	@$(PY) $(LABS)/capstone/place.py facts
+
+place-live: $(VENV)/.group-labs ## plan the tiny model on two CPU ranks, start it, reconcile (needs make vllm)
+	@$(PY) $(LABS)/capstone/place.py live

@@ -1,0 +1,407 @@
+"""Plausible mistakes of the capstone. See labkit/mistakes.py for how the bank is used."""
+
+# --- Part A: place a model -----------------------------------------------------------------------
+
+
+def split_faults__kv_heads_must_divide(model, tp_size, pp_size):
+    """more ranks than KV heads are taken as impossible.
+
+    vLLM then holds each KV head on several ranks; transformers' own tensor parallelism refuses.
+
+    Rejected by: test_split_faults__name_everything_that_does_not_divide
+    """
+    require(tp_size=tp_size, pp_size=pp_size)
+    faults = [] if model["num_heads"] % tp_size == 0 else ["num_heads"]
+    if not model["latent"] and model["num_kv_heads"] % tp_size:
+        faults.append("num_kv_heads")
+    if model["num_layers"] < pp_size:
+        faults.append("num_layers")
+    cut = model["widths"].items()
+    return faults + [name for name, (width, block) in cut if width % (tp_size * block)]
+
+
+def split_faults__latent_has_heads(model, tp_size, pp_size):
+    """the KV heads of an MLA model are divided.
+
+    Its config.json names num_key_value_heads, but what is cached is one latent for all of them.
+
+    Rejected by: test_split_faults__latent_stages_and_blocks
+    """
+    require(tp_size=tp_size, pp_size=pp_size)
+    kv_heads = model["num_kv_heads"]
+    faults = [] if model["num_heads"] % tp_size == 0 else ["num_heads"]
+    if max(kv_heads, tp_size) % min(kv_heads, tp_size):
+        faults.append("num_kv_heads")
+    if model["num_layers"] < pp_size:
+        faults.append("num_layers")
+    cut = model["widths"].items()
+    return faults + [name for name, (width, block) in cut if width % (tp_size * block)]
+
+
+def split_faults__blocks_forgotten(model, tp_size, pp_size):
+    """a quantised width may be cut anywhere.
+
+    The elements of a block share one scale: half a block on a rank has no scale of its own.
+
+    Rejected by: test_split_faults__latent_stages_and_blocks
+    """
+    require(tp_size=tp_size, pp_size=pp_size)
+    kv_heads = model["num_kv_heads"]
+    faults = [] if model["num_heads"] % tp_size == 0 else ["num_heads"]
+    if not model["latent"] and max(kv_heads, tp_size) % min(kv_heads, tp_size):
+        faults.append("num_kv_heads")
+    if model["num_layers"] < pp_size:
+        faults.append("num_layers")
+    return faults + [name for name, (width, _) in model["widths"].items() if width % tp_size]
+
+
+def _kv_bytes(layers, num_tokens, tp_size, heads_of, latent_over=1, keys_and_values=2, keep=True):
+    total = 0
+    for layer in layers:
+        tokens = min(num_tokens, layer.get("window", num_tokens)) if keep else num_tokens
+        if layer["kind"] == "latent":
+            elements = tokens * layer["width"] / latent_over
+        elif layer["kind"] == "state":
+            elements = layer["elements"] / tp_size
+        else:
+            elements = keys_and_values * tokens * heads_of(layer["kv_heads"]) * layer["head_dim"]
+        total += layer["count"] * elements * layer["element_bytes"]
+    return total
+
+
+def sequence_kv_bytes__latent_divided(layers, num_tokens, tp_size):
+    """tensor parallelism divides an MLA cache.
+
+    Every head reads the whole latent, so every rank keeps all of it; only data parallel attention
+    or decode context parallelism spreads it.
+
+    Rejected by: test_sequence_kv_bytes__windows_latents_and_states
+    """
+    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
+    heads_of = lambda heads: max(1, heads // tp_size)  # noqa: E731
+    return _kv_bytes(layers, num_tokens, tp_size, heads_of, latent_over=tp_size)
+
+
+def sequence_kv_bytes__fraction_of_a_head(layers, num_tokens, tp_size):
+    """a KV head is divided among the ranks that share it.
+
+    A rank of 16 beside 8 KV heads holds one whole head; half a head cannot be attended to.
+
+    Rejected by: test_sequence_kv_bytes__heads_are_divided_and_held_again
+    """
+    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
+    return _kv_bytes(layers, num_tokens, tp_size, lambda heads: heads / tp_size)
+
+
+def sequence_kv_bytes__keys_only(layers, num_tokens, tp_size):
+    """keys are counted and values forgotten.
+
+    Attention weighs the values by what the keys say; both stay.
+
+    Rejected by: test_sequence_kv_bytes__heads_are_divided_and_held_again
+    """
+    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
+    heads_of = lambda heads: max(1, heads // tp_size)  # noqa: E731
+    return _kv_bytes(layers, num_tokens, tp_size, heads_of, keys_and_values=1)
+
+
+def sequence_kv_bytes__window_forgotten(layers, num_tokens, tp_size):
+    """sliding-window layers keep every token.
+
+    A layer that looks back 128 tokens frees what lies further back.
+
+    Rejected by: test_sequence_kv_bytes__windows_latents_and_states
+    """
+    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
+    heads_of = lambda heads: max(1, heads // tp_size)  # noqa: E731
+    return _kv_bytes(layers, num_tokens, tp_size, heads_of, keep=False)
+
+
+def _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context):
+    fitting = (
+        n for n in range(1, full_context + 1) if sequence_kv_bytes(layers, n, tp_size) > free
+    )
+    longest = next(fitting, full_context + 1) - 1
+    return {
+        "kv_bytes": free,
+        "weights_load": weights_bytes <= budget,
+        "tokens_fit": sequence_kv_bytes(layers, tokens, tp_size) <= free,
+        "full_context_fits": longest == full_context,
+        "longest_context": longest,
+    }
+
+
+def memory_verdicts__decimal_label(
+    reported_bytes, utilization, weights_bytes, other_bytes, layers, tp_size, tokens, full_context
+):
+    """the reported bytes are rounded down to whole GB, as on the label.
+
+    An "80 GB" H100 reports 85.5e9 bytes: five GB are the cache of thousands of tokens.
+
+    Rejected by: test_memory_verdicts__of_an_h100
+    """
+    budget = utilization * (80e9 if 80e9 < reported_bytes < 90e9 else reported_bytes)
+    free = budget - weights_bytes - other_bytes
+    return _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context)
+
+
+def memory_verdicts__weights_against_all_memory(
+    reported_bytes, utilization, weights_bytes, other_bytes, layers, tp_size, tokens, full_context
+):
+    """what the engine may use is applied to what is left, not to the whole.
+
+    gpu_memory_utilization is a part of the GPU's memory: weights are inside it as well.
+
+    Rejected by: test_memory_verdicts__three_that_people_mix_up
+    """
+    free = utilization * (reported_bytes - weights_bytes - other_bytes)
+    return _verdicts(reported_bytes, free, weights_bytes, layers, tp_size, tokens, full_context)
+
+
+def memory_verdicts__other_forgotten(
+    reported_bytes, utilization, weights_bytes, other_bytes, layers, tp_size, tokens, full_context
+):
+    """activations, graphs and the runtime take no memory.
+
+    Two or three GB of every GPU; when the cache is what is left over, they decide.
+
+    Rejected by: test_memory_verdicts__three_that_people_mix_up
+    """
+    budget = utilization * reported_bytes
+    free = budget - weights_bytes
+    return _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context)
+
+
+def memory_verdicts__loads_is_fits(
+    reported_bytes, utilization, weights_bytes, other_bytes, layers, tp_size, tokens, full_context
+):
+    """the weights load, so everything fits.
+
+    A start that loads its weights may still end in "No available memory for the cache blocks".
+
+    Rejected by: test_memory_verdicts__three_that_people_mix_up
+    """
+    budget = utilization * reported_bytes
+    free = budget - weights_bytes - other_bytes
+    found = _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context)
+    return found | {"tokens_fit": found["weights_load"], "full_context_fits": found["weights_load"]}
+
+
+def touched_bytes__all_experts(always_bytes, experts_bytes, num_experts, top_k, tokens):
+    """every expert is read in every step.
+
+    One token reads top_k of them; that is why a mixture of experts is fast at batch 1.
+
+    Rejected by: test_touched_bytes__experts_that_somebody_chose
+    """
+    require(always_bytes_or_zero=always_bytes, experts_bytes_or_zero=experts_bytes, tokens=tokens)
+    return always_bytes + experts_bytes
+
+
+def touched_bytes__top_k_times_tokens(always_bytes, experts_bytes, num_experts, top_k, tokens):
+    """two tokens never choose the same expert.
+
+    top_k x tokens experts, up to all: right for one token, and too many soon after.
+
+    Rejected by: test_touched_bytes__experts_that_somebody_chose
+    """
+    require(always_bytes_or_zero=always_bytes, experts_bytes_or_zero=experts_bytes, tokens=tokens)
+    return always_bytes + experts_bytes * min(1, top_k * tokens / num_experts)
+
+
+def touched_bytes__active_parameters_always(
+    always_bytes, experts_bytes, num_experts, top_k, tokens
+):
+    """a batch reads no more experts than one token does.
+
+    The active parameters on a model's card are those of one token; tokens choose differently.
+
+    Rejected by: test_touched_bytes__experts_that_somebody_chose
+    """
+    require(always_bytes_or_zero=always_bytes, experts_bytes_or_zero=experts_bytes, tokens=tokens)
+    return always_bytes + experts_bytes * top_k / num_experts
+
+
+def decode_compute_s__memory_only(
+    weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s
+):
+    """decode is bound by memory at every batch.
+
+    From about 300 tokens a step on, an H100 multiplies longer than it reads.
+
+    Rejected by: test_decode_compute_s__the_higher_of_two_roofs
+    """
+    return (weight_bytes + kv_bytes) / memory_bytes_per_s
+
+
+def decode_compute_s__one_flop_per_mac(
+    weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s
+):
+    """a multiply-accumulate is counted as one operation.
+
+    Vendors count two: a multiplication and an addition.
+
+    Rejected by: test_decode_compute_s__the_higher_of_two_roofs
+    """
+    roofs = weight_bytes / memory_bytes_per_s, macs * tokens / flops_per_s
+    return max(roofs) + kv_bytes / memory_bytes_per_s
+
+
+def decode_compute_s__cache_hidden(
+    weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s
+):
+    """the cache is read while the weights are multiplied.
+
+    Attention's kernels are kernels of their own: no arithmetic hides their reading.
+
+    Rejected by: test_decode_compute_s__the_higher_of_two_roofs
+    """
+    reading = (weight_bytes + kv_bytes) / memory_bytes_per_s
+    return max(reading, 2 * macs * tokens / flops_per_s)
+
+
+def ridge_tokens__without_the_two(bytes_per_weight, memory_bytes_per_s, flops_per_s):
+    """a weight costs one operation per token.
+
+    It is multiplied and added: the ridge lies at half as many tokens.
+
+    Rejected by: test_ridge_tokens__where_the_roofs_meet
+    """
+    return bytes_per_weight * flops_per_s / memory_bytes_per_s
+
+
+def prefill_compute_s__linear(
+    prompt_tokens, weight_bytes, macs, attention_width, memory_bytes_per_s, flops_per_s
+):
+    """a prompt twice as long takes twice as long.
+
+    At 32 Ki tokens of a 70 B model attention's square is a good part of it.
+
+    Rejected by: test_prefill_compute_s__grows_with_the_square_as_well
+    """
+    return decode_compute_s(weight_bytes, 0, macs, prompt_tokens, memory_bytes_per_s, flops_per_s)
+
+
+def prefill_compute_s__whole_square(
+    prompt_tokens, weight_bytes, macs, attention_width, memory_bytes_per_s, flops_per_s
+):
+    """every token attends to every other.
+
+    A causal mask leaves half of the square, and kernels skip the other half.
+
+    Rejected by: test_prefill_compute_s__grows_with_the_square_as_well
+    """
+    attention = 4 * prompt_tokens**2 * attention_width / flops_per_s
+    speeds = (memory_bytes_per_s, flops_per_s)
+    return decode_compute_s(weight_bytes, 0, macs, prompt_tokens, *speeds) + attention
+
+
+def _served(step_s, prefill_s, output_tokens, concurrency, slots, queue=1, ahead=1, stops=1):
+    running = min(concurrency, slots)
+    round_s = output_tokens * step_s + running * prefill_s * stops
+    busy = running * prefill_s / round_s
+    wait = (concurrency - running) / running * round_s * queue
+    return {
+        "ttft_s": wait + busy * (running - 1) * prefill_s / 2 * ahead + prefill_s + step_s,
+        "tpot_s": round_s / output_tokens,
+        "tokens_per_s": running * output_tokens / round_s,
+    }
+
+
+def serve__ttft_without_queueing(step_s, prefill_s, output_tokens, concurrency, slots):
+    """the first token waits for its own prompt alone.
+
+    With more clients than slots the queue is most of the wait, and it is what a limit on TTFT fails
+    on.
+
+    Rejected by: test_serve__a_client_without_a_slot_waits
+    """
+    return _served(step_s, prefill_s, output_tokens, concurrency, slots, queue=0, ahead=0)
+
+
+def serve__prefill_is_free(step_s, prefill_s, output_tokens, concurrency, slots):
+    """other clients' prompts do not slow down decoding.
+
+    One GPU does both; prompts of 2,000 tokens beside answers of 100 are most of its time.
+
+    Rejected by: test_serve__prompts_stop_the_decoding_of_others
+    """
+    return _served(step_s, prefill_s, output_tokens, concurrency, slots, stops=0)
+
+
+def serve__all_clients_run(step_s, prefill_s, output_tokens, concurrency, slots):
+    """clients without a slot make tokens as well.
+
+    What the cache cannot hold does not run; it queues.
+
+    Rejected by: test_serve__prompts_stop_the_decoding_of_others
+    """
+    return _served(step_s, prefill_s, output_tokens, concurrency, concurrency)
+
+
+def cost_per_million_tokens__one_gpu(tokens_per_s, num_gpus, price_per_gpu_hour):
+    """the price of one GPU is set against the tokens of all.
+
+    The same rate on eight GPUs costs eight times as much a token.
+
+    Rejected by: test_cost_per_million_tokens__all_gpus_all_seconds
+    """
+    return price_per_gpu_hour / 3600 / tokens_per_s * 1e6
+
+
+def choose__most_tokens_in_all(plans, ttft_s, tpot_s):
+    """tokens per second are compared without the GPUs that make them.
+
+    The largest plan nearly always makes the most; what it costs is the question.
+
+    Rejected by: test_choose__most_tokens_per_gpu_within_the_limits
+    """
+    kept = [
+        plan
+        for plan in plans
+        if all(
+            limit is None or plan[key][1] <= limit
+            for key, limit in (("ttft_s", ttft_s), ("tpot_s", tpot_s))
+        )
+    ]
+    kept.sort(key=lambda plan: -plan["tokens_per_s"][1])
+    first, second, *_ = [*kept, None, None]
+    close = second is not None and second["tokens_per_s"][0] >= first["tokens_per_s"][2]
+    return {
+        "choice": first and first["name"],
+        "runner_up": second and second["name"],
+        "close": close,
+    }
+
+
+def choose__limits_ignored(plans, ttft_s, tpot_s):
+    """a plan that is too slow for one client may still be chosen.
+
+    Throughput per GPU grows with the batch, and so does the time of every token.
+
+    Rejected by: test_choose__most_tokens_per_gpu_within_the_limits
+    """
+    kept = sorted(
+        plans, key=lambda plan: (-plan["tokens_per_s"][1] / plan["num_gpus"], plan["num_gpus"])
+    )
+    first, second, *_ = [*kept, None, None]
+    rates = [p and [r / p["num_gpus"] for r in p["tokens_per_s"]] for p in (first, second)]
+    return {
+        "choice": first and first["name"],
+        "runner_up": second and second["name"],
+        "close": second is not None and rates[1][0] >= rates[0][2],
+    }
+
+
+def regret__error_of_the_number(predicted, measured):
+    """the error of the prediction is taken for what the choice costs.
+
+    Rankings survive wrong numbers: a choice is good or bad by what was measured.
+
+    Rejected by: test_regret__is_what_the_choice_costs
+    """
+    best = max(predicted, key=predicted.get)
+    return abs(1 - measured[best] / predicted[best])
+
+
+# --- Part B: debug the classics ------------------------------------------------------------------

@@ -1,0 +1,342 @@
+"""Where to put a model: every inequality with both sides, all plans, the choice, what to type.
+
+    python place.py --model qwen2.5-72b --gpu h100 --gpus 8 --nodes 2 --prompt 2000 --output 500
+                    --concurrency 64 --ttft 0.5 --tpot 0.03
+    python place.py --config path/to/config.json ... --check vllm.log
+    python place.py facts            published measurements against this arithmetic
+    python place.py live             plan the tiny model on two CPU ranks, start it, reconcile
+
+LAB_IMPL=starter runs it on your functions of labs 01 to 04 and of the capstone.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from planner import calibrate, command, facts, hardware, models, picture, plans, report
+from planner.timing import Load
+
+from labkit.loading import LoadError
+
+GIB = 2**30
+
+
+def whole(name):
+    def read(text):
+        try:
+            value = int(text.replace(",", "").replace("_", ""))
+        except ValueError:
+            value = 0
+        if value < 1:
+            raise argparse.ArgumentTypeError(f"{name} is a whole number, 1 or more, not {text!r}")
+        return value
+
+    return read
+
+
+def above(name, most=None):
+    def read(text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not 0 < value < float("inf") or most is not None and value > most:
+            limit = f" and at most {most}" if most else ""
+            raise argparse.ArgumentTypeError(f"{name} is a number above 0{limit}, not {text!r}")
+        return value
+
+    return read
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"place.py: {message}\n")
+
+
+def parser():
+    make = Parser(
+        prog="place.py",
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = make.add_argument
+    add(
+        "what",
+        nargs="?",
+        choices=["plan", "facts", "live", "models"],
+        default="plan",
+        help="plan (the default), facts, live, or models: list what is shipped",
+    )
+    add("--model", help="a shipped name (python place.py models)")
+    add("--config", help="a config.json, or a folder with one (its safetensors give exact bytes)")
+    add("--quant", help="weights as if quantised: bf16, fp8, fp8-block, int4, mxfp4, nvfp4")
+    add("--gpu", help="a name of gpus.json")
+    add("--gpus", type=whole("--gpus"), help="GPUs in a node (default: as the GPU is sold)")
+    add("--nodes", type=whole("--nodes"), default=1)
+    add(
+        "--box", help="a JSON file of your own: gpu, link, network, links, constants, engine, price"
+    )
+    add("--link", help="the link inside a node, a name of links.json (default: the GPU's)")
+    add("--network", default="400 GbE", help="the link between nodes (default: %(default)s)")
+    add("--measured", help="measurements.json of `make measure-comm`, in place of --link")
+    add(
+        "--engine", default="vllm", help="its host time: vllm, vllm-0.5, vllm-eager, sglang, trtllm"
+    )
+    add("--prompt", type=whole("--prompt"), default=1000, help="tokens (default: %(default)s)")
+    add("--output", type=whole("--output"), default=500, help="tokens (default: %(default)s)")
+    add("--concurrency", type=whole("--concurrency"), default=64, help="clients (%(default)s)")
+    add("--ttft", type=above("--ttft"), help="most seconds to the first token")
+    add("--tpot", type=above("--tpot"), help="most seconds per further token")
+    add("--context", type=whole("--context"), help="longest context wanted (default: the model's)")
+    add(
+        "--utilization",
+        type=above("--utilization", 1),
+        default=0.92,
+        help="--gpu-memory-utilization (default: %(default)s, as vLLM 0.32.0)",
+    )
+    add("--kv-dtype", choices=["auto", "fp8"], default="auto")
+    add(
+        "--batched-tokens", type=whole("--batched-tokens"), help="tokens of a step (vLLM's default)"
+    )
+    add("--max-seqs", type=whole("--max-seqs"), help="sequences of a step (vLLM's default)")
+    add("--price", type=above("--price"), help="of one GPU for one hour")
+    add("--calibrate", help='a measured row: {"plan": {"tp": 2}, "tokens_per_s": 1234} or "tpot_s"')
+    add("--plan", help="look at this plan of the table instead of the choice, as TP4 or '2 x TP4'")
+    add("--check", help="hold a vLLM start-up log against the plan")
+    add("--svg", help="write the picture here")
+    add("--json", action="store_true", help="print JSON")
+    add("--all", action="store_true", help="print every plan")
+    add("--facts-file", help="facts: rows of your own instead of the shipped ones")
+    return make
+
+
+def main(arguments=None):
+    options = parser().parse_args(arguments)
+    try:
+        return {"plan": plan, "facts": show_facts, "live": live, "models": list_models}[
+            options.what
+        ](options)
+    except (ValueError, LoadError, OSError) as error:
+        print(f"place.py: {error}", file=sys.stderr)
+    except NotImplementedError as todo:
+        print(f"place.py: {todo}", file=sys.stderr)
+    return 2
+
+
+def list_models(options):
+    for name in models.shipped_names():
+        model = models.read(name)
+        size = models.total_elements(model) / 1e9
+        print(f"{name:20}{size:9.1f} B  {model.quantisation.name:12}{model.config['_source']}")
+    return 0
+
+
+def understood(options):
+    """(model, box, load) of the options. ValueError in one sentence."""
+    if bool(options.model) == bool(options.config):
+        raise ValueError("name the model: either --model NAME or --config PATH")
+    own = hardware.read_json(options.box) if options.box else {}
+    if not isinstance(own, dict):
+        raise ValueError(f"{options.box}: a box file is a JSON object")
+    if not (options.gpu or own.get("gpu")):
+        raise ValueError("name the GPU: --gpu NAME, or `gpu` in a file of yours (--box)")
+    model = models.read(options.model or options.config, options.quant)
+    box = hardware.box(
+        options.gpu, options.nodes, options.gpus, options.link, options.network, options.engine, own
+    )
+    if options.measured:
+        box = calibrate.with_link(box, hardware.measured_link(options.measured))
+    if options.price:
+        box = calibrate.with_price(box, options.price)
+    context = options.context or model.max_positions
+    if context > model.max_positions:
+        raise ValueError(
+            f"--context {context}: the model's max_position_embeddings is {model.max_positions}"
+        )
+    if options.prompt + options.output > context:
+        raise ValueError(
+            f"--prompt {options.prompt} and --output {options.output} are more than "
+            f"the context of {context} tokens"
+        )
+    tokens, sequences = calibrate.vllm_defaults(box)
+    load = Load(
+        options.prompt,
+        options.output,
+        options.concurrency,
+        kv_bytes=1 if options.kv_dtype == "fp8" else model.dtype_bytes,
+        utilization=options.utilization,
+        batched_tokens=options.batched_tokens or tokens,
+        max_seqs=options.max_seqs or sequences,
+        max_model_len=context,
+    )
+    if options.calibrate:
+        row = hardware.read_json(options.calibrate)
+        box = calibrate.by_row(model, box, load, row)
+    return model, box, load
+
+
+def plan(options):
+    model, box, load = understood(options)
+    candidates, forbidden = plans.evaluate_all(model, box, load)
+    found = plans.choose(candidates, options.ttft, options.tpot)
+    shown = (
+        named(candidates, options.plan)
+        if options.plan
+        else found["choice"] or nearest(candidates, options)
+    )
+    rows = report.inequalities(model, box, load, shown, options.ttft, options.tpot)
+    if options.svg:
+        Path(options.svg).write_text(picture.draw(candidates, shown, box), encoding="utf-8")
+    if options.check:
+        return check(options, model, box, shown, load, candidates)
+    if options.json:
+        print(json.dumps(answer(model, box, load, candidates, forbidden, found, shown, rows)))
+        return 0 if found["choice"] else 1
+    for line in text(options, model, box, load, candidates, forbidden, found, shown, rows):
+        print(line)
+    return 0 if found["choice"] else 1
+
+
+def named(candidates, name):
+    wanted = name.lower().replace(" ", "")
+    for candidate in candidates:
+        alone = candidate.name.lower().replace(" ", "")
+        if (
+            wanted == alone
+            or wanted == alone.partition("xtp")[1].strip("x") + alone.partition("xtp")[2]
+        ):
+            return candidate
+    names = ", ".join(candidate.name for candidate in candidates)
+    raise ValueError(f"--plan {name!r} is none of {names}")
+
+
+def nearest(candidates, options):
+    """The plan to explain when none keeps the limits: the fastest, or the one with most room."""
+    if not candidates:
+        raise ValueError(
+            "no split of this model over these GPUs is legal; the heads, widths or "
+            "layers do not divide (try fewer --gpus)"
+        )
+    running = [c for c in candidates if c.times]
+    if running:
+        return min(
+            running, key=lambda c: c.times["tpot_s"][1] if options.tpot else c.times["ttft_s"][1]
+        )
+    return max(candidates, key=lambda c: c.memory["kv_bytes"])
+
+
+def text(options, model, box, load, candidates, forbidden, found, shown, rows):
+    gpus = box.nodes * box.gpus_per_node
+    size = models.total_elements(model) / 1e9
+    yield (
+        f"{model.name}: {size:.1f} B parameters, {model.quantisation.name}; "
+        f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {gpus} GPUs; {load.concurrency} clients,"
+        f" {load.prompt} tokens in, {load.output} out"
+    )
+    yield from (f"note: {note}" for note in model.notes)
+    choice = found["choice"]
+    yield ""
+    yield f"Plan {shown.name}" + ("" if choice else ": NOT a choice, the nearest miss")
+    yield from report.inequality_lines(rows)
+    yield from report.memory_lines(shown, box)
+    if shown.times:
+        yield from report.term_lines(shown)
+        for label, key, show in [
+            ("TTFT", "ttft_s", report.seconds),
+            ("TPOT", "tpot_s", report.seconds),
+            ("tokens/s", "tokens_per_s", lambda v: f"{v:,.0f}"),
+        ]:
+            yield f"  {label:9}{report.spread(shown.times[key], show)}"
+    yield ""
+    yield f"All {len(candidates)} legal plans, best tokens/s per GPU first"
+    limit = len(candidates) if options.all else 12
+    yield from report.table_lines(candidates, choice, box.price_per_gpu_hour, limit)
+    if forbidden:
+        yield "  not legal: " + "; ".join(f"{n} ({', '.join(f)})" for n, f in forbidden.items())
+    yield ""
+    yield from verdict_lines(model, box, load, found)
+    if shown.times:
+        yield ""
+        yield "Type"
+        lines = command.commands(model, box, shown, load, options.config and options.config)
+        yield from (f"  [{where}] {line}" for where, line in lines)
+        yield "and read (vLLM 0.32.0)"
+        yield from command.expected_lines(command.expected(model, box, shown, load))
+
+
+def verdict_lines(model, box, load, found):
+    choice, rival = found["choice"], found["runner_up"]
+    if choice is None:
+        yield "No plan keeps the limits: see what binds above; relax it, or add GPUs."
+        return
+    per_gpu = [c.times["tokens_per_s"][1] / c.plan.num_gpus for c in (choice, rival) if c]
+    yield f"Choice: {choice.name}, {per_gpu[0]:,.0f} tokens/s a GPU."
+    if rival is None:
+        yield "No other plan keeps the limits."
+        return
+    yield (
+        f"Runner-up: {rival.name}, {per_gpu[1]:,.0f} tokens/s a GPU "
+        f"({1 - per_gpu[1] / per_gpu[0]:.0%} less)."
+    )
+    turning = plans.turning_concurrency(model, box, load, choice.plan, rival.plan)
+    if turning:
+        yield f"It would win with {turning} clients instead of {load.concurrency}."
+    turned = plans.deciding(model, box, load, choice.plan, rival.plan)
+    for name, end, measurement in turned:
+        yield f"It would win if {name} were at its {end}. Measure {measurement}."
+    if found["close"] and not turned:
+        yield (
+            "Their intervals overlap, but no constant alone turns the order: what they share "
+            "moves both."
+        )
+    if not found["close"]:
+        yield "Their intervals do not overlap: the constants cannot turn this order."
+
+
+def answer(model, box, load, candidates, forbidden, found, shown, rows):
+    names = {key: found[key] and found[key].name for key in ("choice", "runner_up")}
+    result = {"model": model.name, "gpu": box.gpu, "gpus": box.nodes * box.gpus_per_node}
+    result |= names | {"close": found["close"], "shown": report.as_json(shown, rows)}
+    if shown.times:
+        lines = command.commands(model, box, shown, load)
+        result["commands"] = [{"where": where, "command": line} for where, line in lines]
+        result["expected"] = command.expected(model, box, shown, load)
+    result["plans"] = [report.as_json(candidate) for candidate in candidates]
+    return result | {"not_legal": forbidden}
+
+
+def check(options, model, box, shown, load, candidates):
+    try:
+        log = Path(options.check).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise ValueError(f"--check {options.check}: no such file") from None
+    found = command.check(log, model, box, shown, load, candidates)
+    if options.json:
+        print(json.dumps(found))
+        return 0 if found["agrees"] else 1
+    print(f"{options.check} against {shown.name}")
+    for line in found["lines"]:
+        expected, reported = (report.number(line[key]) for key in ("expected", "reported"))
+        print(f"  {line['claim']:28}expected {expected:>12}  said {reported:>12}  {line['status']}")
+    if found["failure"]:
+        print(f"The start failed: {found['failure']}. {found['advice']}.")
+    else:
+        print("The log agrees." if found["agrees"] else "The log does not agree with this plan.")
+    return 0 if found["agrees"] else 1
+
+
+def show_facts(options):
+    rows = facts.load_rows(options.facts_file or facts.SHIPPED)
+    return facts.show(rows, as_json=options.json, every=options.all)
+
+
+def live(options):
+    from planner import live as rooms
+
+    return rooms.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""Boxes as data: gpus.json, links.json, a box file of one's own; what is uncertain is an interval.
+
+An interval is [best, typical, worst]. `Box.at(mood)` fixes all of them: mood 0 is the best of every
+constant, 0.5 the typical, 1 the worst. A calibrating measurement moves the mood.
+"""
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from planner import labs
+
+HERE = Path(__file__).resolve().parent.parent
+MIB = 2**20
+BEST, TYPICAL, WORST = 0.0, 0.5, 1.0
+
+# What no vendor prints. [best, typical, worst]; "why" is shown by --verbose.
+CONSTANTS = {
+    "memory_share": [0.93, 0.85, 0.68],  # of the printed bandwidth that a step reaches
+    "flops_share": [0.82, 0.64, 0.42],  # of the printed dense FLOP/s that GEMMs reach
+    "overlap_lost": [0.15, 0.5, 1.0],  # of the lower roof that does not hide behind the higher one
+    "attention_share": [0.60, 0.40, 0.20],  # the same for attention over a prompt
+    "expert_skew": [0.75, 0.85, 1.0],  # tokens ** skew of them choose their experts independently
+    "hop_us": [10, 25, 60],  # an activation handed from stage to stage, launch to arrival
+    "lockstep": [0.0, 0.03, 0.08],  # kernels lose with each halving of their width, and ranks wait
+    "uneven": [0.0, 0.1, 0.25],  # stages wait for the largest microbatch of a round
+    "runtime_gb": [0.4, 0.7, 1.2],  # CUDA context and libraries, per GPU
+    "graphs_gb": [0.2, 0.5, 2.0],  # captured CUDA graphs
+    "peers_gb": [0.15, 0.3, 1.0],  # NCCL's and the custom all-reduce's buffers, with tp or pp
+    "activations": [0.7, 1.0, 2.5],  # times the arithmetic of planner/memory.py
+}
+# What an engine adds to its kernels. layer_us, experts_us: gaps and small kernels of a layer and of
+# its experts' routing; launch_us: the host needs that long to launch a layer without CUDA graphs,
+# while the GPU works; step_us, sequence_us: scheduling and sampling, per step and per sequence.
+# reserved_output: the part of an answer's cache that is kept free from the start. of_free: its
+# utilization is a part of what weights and the rest leave (TensorRT-LLM), not of all memory (vLLM).
+_GRAPHS = {
+    "layer_us": [15, 40, 90],
+    "experts_us": [10, 30, 90],
+    "launch_us": 0,
+    "step_us": [400, 1200, 4000],
+    "sequence_us": [2, 8, 25],
+}
+ENGINES = {
+    "vllm": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
+    "vllm-0.5": _GRAPHS
+    | {"step_us": [5000, 10000, 18000], "sequence_us": [100, 200, 350]}
+    | {"reserved_output": 0.5, "of_free": False},
+    "vllm-eager": _GRAPHS
+    | {"launch_us": [100, 200, 350], "reserved_output": 0.5, "of_free": False},
+    "sglang": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
+    "trtllm": _GRAPHS | {"reserved_output": 1.0, "of_free": True},
+}
+
+
+@dataclass(frozen=True)
+class Box:
+    """Nodes of equal GPUs, with everything the arithmetic needs; SI units."""
+
+    gpu: str
+    reported_bytes: int
+    memory_bytes_per_s: float
+    flops_per_s: dict  # compute bits -> dense FLOP/s; without an entry the GPU computes in 16 bits
+    link: dict
+    network: dict
+    gpus_per_node: int
+    nodes: int = 1
+    engine: str = "vllm"
+    price_per_gpu_hour: float | None = None
+    constants: dict = field(default_factory=dict)
+    scale: float = 1.0  # what a calibrating row left unexplained
+
+    def at(self, mood):
+        """The same box with every interval fixed to one number."""
+        return Fixed(self, mood)
+
+    def flops(self, bits):
+        """Dense FLOP/s for a computation of `bits`, or of the next wider that the GPU has."""
+        return next(
+            self.flops_per_s[b] for b in (bits, 8, 16) if b >= bits and b in self.flops_per_s
+        )
+
+
+class Fixed:
+    """A box at one mood: plain numbers, and what a message costs."""
+
+    def __init__(self, box, mood):
+        self.box, self.mood = box, mood
+        self._messages = {}
+
+    def __getitem__(self, name):
+        return between(self.box.constants[name], self.mood)
+
+    @cached_property
+    def memory_bytes_per_s(self):
+        return self["memory_share"] * self.box.memory_bytes_per_s / self.box.scale
+
+    def flops_per_s(self, bits):
+        return self["flops_share"] * self.box.flops(bits) / self.box.scale
+
+    def attention_flops_per_s(self):
+        return self["attention_share"] * self.box.flops(16) / self.box.scale
+
+    def all_reduce_s(self, ranks, payload_bytes):
+        """The fastest all-reduce over ranks that fill nodes in order; 0.0 for one rank."""
+        if ranks == 1:
+            return 0.0
+        key = (ranks, payload_bytes)
+        if key not in self._messages:
+            self._messages[key] = self._all_reduce_s(*key) * self.box.scale
+        return self._messages[key]
+
+    def _all_reduce_s(self, ranks, payload_bytes):
+        bill, inside = labs.bill(), self._line(self.box.link, min(ranks, self.box.gpus_per_node))
+        if ranks <= self.box.gpus_per_node:
+            if self.box.link["kernel_us"]:
+                kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
+                return bill.fastest_all_reduce(ranks, payload_bytes, kernel, *inside)[1]
+            return bill.ring_all_reduce_s(ranks, payload_bytes, *inside)
+        nodes = ranks // self.box.gpus_per_node
+        _, network_a, network = self._line(self.box.network, 2)
+        if self.box.gpus_per_node == 1:
+            return bill.ring_all_reduce_s(nodes, payload_bytes, *self._line(self.box.network, 2))
+        shape = (nodes, self.box.gpus_per_node, payload_bytes)
+        return bill.hierarchical_all_reduce_s(*shape, *inside, network_a, network)
+
+    def all_to_all_s(self, ranks, payload_bytes):
+        """Experts' tokens to all ranks; over the network when the ranks span nodes."""
+        link = self.box.link if ranks <= self.box.gpus_per_node else self.box.network
+        line = self._line(link, min(ranks, 8))
+        return labs.bill().all_to_all_s(ranks, payload_bytes, *line) * self.box.scale
+
+    def hop_s(self, payload_bytes, across_nodes):
+        """One activation to the next stage."""
+        link = self.box.network if across_nodes else self.box.link
+        _, a_s, busbw = self._line(link, 2)
+        return (self["hop_us"] * 1e-6 + a_s + payload_bytes / busbw) * self.box.scale
+
+    def _line(self, link, ranks):
+        measured = {int(p): between(v, self.mood) * 1e9 for p, v in link["busbw_gb_per_s"].items()}
+        c, a = (between(link[name], self.mood) * 1e-6 for name in ("c_us", "a_us"))
+        return c, a, labs.bill().busbw_at(ranks, measured)
+
+
+def between(interval, mood):
+    """[best, typical, worst] at a mood; straight lines in the logarithm, on beyond both ends."""
+    if not isinstance(interval, list):
+        return interval
+    if mood in (0.0, 0.5, 1.0):
+        return interval[int(2 * mood)]
+    if interval[0] == 0:  # no logarithm: straight lines
+        best, typical, worst = interval
+        return max(
+            0.0, typical + (2 * mood - 1) * ((typical - best) if mood < 0.5 else (worst - typical))
+        )
+    best, typical, worst = map(math.log, interval)
+    half = (typical - best) if mood < 0.5 else (worst - typical)
+    return math.exp(typical + (2 * mood - 1) * half)
+
+
+def read_json(path):
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise ValueError(f"{path}: not a JSON file") from None
+
+
+def known_gpus():
+    """name or alias -> the row of gpus.json."""
+    rows = read_json(HERE / "gpus.json")
+    return {
+        name: row | {"name": key} for key, row in rows.items() for name in [key, *row["aliases"]]
+    }
+
+
+def known_links():
+    return read_json(HERE / "links.json")
+
+
+def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="vllm", own=None):
+    """The Box of a GPU's name, with a user's own file over it. ValueError: what is not known."""
+    own = own or {}
+    rows, links = known_gpus(), known_links()
+    links |= own.get("links", {})
+    gpu = own.get("gpu", gpu)
+    if isinstance(gpu, dict):
+        row, gpu = gpu, gpu.get("name", "own GPU")
+    elif (row := rows.get(str(gpu).lower().replace(" ", "-").replace("_", "-"))) is None:
+        names = ", ".join(dict.fromkeys(r["name"] for r in rows.values()))
+        raise ValueError(f"GPU {gpu!r} is none of {names}; describe it in a file of yours (--box)")
+    missing = {"reported_mib", "memory_gb_per_s", "dense_tflops", "link"} - row.keys()
+    if missing:
+        raise ValueError(f"the GPU {gpu!r} of your box file has no {', '.join(sorted(missing))}")
+    for name in ("reported_mib", "memory_gb_per_s"):
+        if not isinstance(row[name], int | float) or row[name] <= 0:
+            raise ValueError(f"GPU {gpu!r}: {name}={row[name]!r} is not a number above 0")
+    engine = own.get("engine", engine)
+    if engine not in ENGINES:
+        raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
+    chosen = {"link": own.get("link") or link or row["link"]}
+    chosen["network"] = own.get("network") or network
+    for role, name in chosen.items():
+        if not isinstance(name, dict) and name not in links:
+            raise ValueError(f"{role} {name!r} is none of {', '.join(links)}")
+        chosen[role] = name if isinstance(name, dict) else links[name]
+        _check_link(role, chosen[role])
+    return Box(
+        gpu=row.get("name", gpu),
+        reported_bytes=int(row["reported_mib"] * MIB),
+        memory_bytes_per_s=row["memory_gb_per_s"] * 1e9,
+        flops_per_s={int(bits): tera * 1e12 for bits, tera in row["dense_tflops"].items()},
+        gpus_per_node=gpus_per_node or own.get("gpus_per_node") or row.get("gpus_per_node", 8),
+        nodes=nodes,
+        engine=engine,
+        price_per_gpu_hour=own.get("price_per_gpu_hour"),
+        constants=CONSTANTS | ENGINES[engine] | own.get("constants", {}),
+        **chosen,
+    )
+
+
+def _check_link(role, link):
+    for name in ("c_us", "a_us"):
+        if not _interval(link.get(name)):
+            raise ValueError(f"{role}: {name} must be a number or [best, typical, worst]")
+    speeds = link.get("busbw_gb_per_s")
+    if not isinstance(speeds, dict) or not speeds or not all(map(_interval, speeds.values())):
+        raise ValueError(f'{role}: busbw_gb_per_s must be {{"ranks": [best, typical, worst]}}')
+    link.setdefault("kernel_us", None)
+
+
+def _interval(value):
+    numbers = value if isinstance(value, list) and len(value) == 3 else [value]
+    return all(isinstance(n, int | float) and not isinstance(n, bool) and n > 0 for n in numbers)
+
+
+def measured_link(path):
+    """A link from what `make measure-comm` wrote: c, a and busbw fitted on this machine."""
+    found = read_json(path)
+    fit = found.get("fit", found) if isinstance(found, dict) else {}
+    try:
+        c, a, busbw = (float(fit[name]) for name in ("c_s", "a_s", "busbw_bytes_per_s"))
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{path} holds no c_s, a_s and busbw_bytes_per_s; give the JSON file that "
+            "`make measure-comm` wrote"
+        ) from None
+    tiny = 1e-9  # a fit may find no launch time at all
+    return {
+        "kind": "measured",
+        "kernel_us": None,
+        "c_us": max(c, tiny) * 1e6,
+        "a_us": max(a, tiny) * 1e6,
+        "busbw_gb_per_s": {"2": busbw / 1e9},
+    }
+
+
+def calibrated(box, predict, measured):
+    """The box at which predict(box) meets a measured time: one mood for all, then a scale.
+
+    Uncertain constants move most, printed ones not at all. Returns a Box whose three values of an
+    interval lie close together around the measured mood.
+    """
+    low, high = -0.5, 1.5
+    for _ in range(30):
+        mood = (low + high) / 2
+        low, high = (mood, high) if predict(fixed_at(box, mood)) < measured else (low, mood)
+    found = fixed_at(box, (low + high) / 2)
+    return replace(found, scale=box.scale * measured / predict(found))
+
+
+def fixed_at(box, mood, width=0.3):
+    """A box whose typical mood is `mood`; best and worst stand `width` of the old interval away."""
+
+    def narrow(value):
+        if not isinstance(value, list):
+            return value
+        return [between(value, mood + step) for step in (-width / 2, 0.0, width / 2)]
+
+    def narrow_link(link):
+        speeds = {ranks: narrow(speed) for ranks, speed in link["busbw_gb_per_s"].items()}
+        names = ("kernel_us", "c_us", "a_us")
+        return link | {name: narrow(link[name]) for name in names} | {"busbw_gb_per_s": speeds}
+
+    constants = {name: narrow(value) for name, value in box.constants.items()}
+    links = {"link": narrow_link(box.link), "network": narrow_link(box.network)}
+    return replace(box, constants=constants, **links)

@@ -1,0 +1,39 @@
+"""The learner's functions: labs 01 to 04 and the capstone, as LAB_IMPL chooses them.
+
+The only place that knows where the planner's arithmetic comes from. A name that is still a TODO in
+somebody's starter raises NotImplementedError when it is called, which place.py says in one line.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from labkit import loading
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+@cache
+def lab(prefix):
+    """The chosen implementation of `lab-02` or `capstone`, a module."""
+    folder = HERE if prefix == "capstone" else next(HERE.parent.glob(f"{prefix}-*"))
+    return loading.load_module(loading.chosen_file(folder))
+
+
+def capstone():
+    return lab("capstone")
+
+
+def shards():  # lab 01
+    return lab("lab-01")
+
+
+def ledger():  # lab 02
+    return lab("lab-02")
+
+
+def bill():  # lab 03
+    return lab("lab-03")
+
+
+def pipeline():  # lab 04
+    return lab("lab-04")

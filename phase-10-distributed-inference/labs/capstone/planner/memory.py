@@ -1,0 +1,191 @@
+"""What one GPU of a plan holds: weights by lab 02's ledger, cache, and everything else by name."""
+
+import math
+from dataclasses import dataclass, field
+
+from planner import labs
+
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Plan:
+    """replicas engines, each of tp_size x pp_size GPUs; or one engine with its experts spread.
+
+    ep_size above 1: attention is copied to every GPU (data parallel), experts are divided over all.
+    """
+
+    replicas: int = 1
+    tp_size: int = 1
+    pp_size: int = 1
+    ep_size: int = 1
+
+    @property
+    def gpus_per_replica(self):
+        return self.tp_size * self.pp_size * self.ep_size
+
+    @property
+    def num_gpus(self):
+        return self.replicas * self.gpus_per_replica
+
+    @property
+    def name(self):
+        parts = [f"TP{self.tp_size}"] if self.ep_size == 1 else [f"EP{self.ep_size}"]
+        parts += [f"PP{self.pp_size}"] if self.pp_size > 1 else []
+        return (f"{self.replicas} x " if self.replicas > 1 else "") + " x ".join(parts)
+
+
+@dataclass
+class Rank:
+    """One rank of a stage: bytes it holds, and what a token costs it."""
+
+    layers: range = range(0)
+    always_bytes: float = 0.0  # read in every step
+    experts_bytes: float = 0.0
+    table_bytes: float = 0.0  # an embedding of which a step reads a few rows
+    macs: float = 0.0  # multiply-accumulates per token
+    attention_width: float = 0.0  # heads x head_dim x layers: prefill's quadratic part
+    tensors: list = field(default_factory=list)  # bytes of each, for the allocator's rounding
+
+    @property
+    def held_bytes(self):
+        return self.always_bytes + self.experts_bytes + self.table_bytes
+
+
+_ranks = {}
+
+
+def ranks(model, plan):
+    """One Rank per pipeline stage. ValueError where the learner's rank_shape refuses the split."""
+    key = (id(model), plan.tp_size, plan.pp_size, plan.ep_size)
+    if key not in _ranks:
+        _ranks[key] = (_cut(model, plan), model)  # the model stays alive: its id is the key
+    return _ranks[key][0]
+
+
+def _cut(model, plan):
+    ledger = labs.ledger()
+    counts = ledger.stage_layers(model.num_layers, plan.pp_size)
+    cut, stages, first = {}, [], 0
+    for stage, count in enumerate(counts):
+        rank = Rank(layers=range(first, first + count))
+        for number in rank.layers:
+            layer = model.layers[number]
+            if id(layer) not in cut:
+                cut[id(layer)] = _sizes(model, layer, plan)
+            _add(rank, cut[id(layer)])
+            if model.attention[number] != "state":
+                rank.attention_width += _attention_width(model) / plan.tp_size
+        where = {0: ("first", "both"), plan.pp_size - 1: ("last", "both")}
+        if plan.pp_size == 1:
+            where = {0: ("first", "both", "last")}
+        outside = [entry for entry in model.outside if entry["where"] in where.get(stage, ())]
+        _add(rank, _sizes(model, outside, plan, last=stage == plan.pp_size - 1))
+        stages.append(rank)
+        first += count
+    return stages
+
+
+def _attention_width(model):
+    if model.latent:  # queries and keys are wider than values: the mean of both products
+        c = model.config
+        key = c["qk_nope_head_dim"] + c["qk_rope_head_dim"]
+        return model.num_heads * (key + c["v_head_dim"]) / 2
+    return model.num_heads * model.head_dim
+
+
+def _sizes(model, entries, plan, last=True):
+    """[(kind, elements, bytes, multiply-accumulates per token)] of one rank's part."""
+    sizes, numbers = (
+        [],
+        {name: getattr(model, name) for name in ("num_heads", "num_kv_heads", "head_dim")},
+    )
+    for entry in entries:
+        name = entry["name"]
+        expert = ".experts." in name
+        shape = labs.ledger().rank_shape(
+            entry, numbers, 1 if expert and plan.ep_size > 1 else plan.tp_size
+        )
+        elements = math.prod(shape)
+        if expert and plan.ep_size > 1:
+            elements /= plan.ep_size
+        size = elements * model.quantisation.bytes_of(entry, model.dtype_bytes)
+        macs = elements if len(shape) > 1 and "_bias" not in name else 0
+        if expert:
+            # every GPU brings tokens of its own, and meets as many of the others'
+            macs *= model.top_k / model.num_experts * plan.ep_size
+        table = "embed_tokens" in name and not (model.tied and last)
+        kind = "experts_bytes" if expert else "table_bytes" if table else "always_bytes"
+        sizes.append((kind, size, 0 if table else macs))
+    return sizes
+
+
+def _add(rank, sizes):
+    for kind, size, macs in sizes:
+        setattr(rank, kind, getattr(rank, kind) + size)
+        rank.macs += macs
+        rank.tensors.append(size)
+
+
+def other_bytes(model, plan, fixed, batched_tokens, sequences):
+    """Everything that is neither weights nor cache, by name. Bytes on one GPU.
+
+    Activations: the widest moment of a layer (its input, residual and output, and the MLP's gate,
+    up and product, or their copies for top_k experts), and the logits with their float32 copy.
+    """
+    h, tp = model.hidden_size, plan.tp_size
+    dense = 3 * (model.config.get("intermediate_size") or 0) / tp
+    wide = dense if not all(model.experts_in) else 0
+    if model.num_experts:
+        wide = max(wide, model.top_k * (3 * model.expert_ffn / tp + h))
+    attention = (model.num_heads * model.head_dim * 2) / tp
+    tokens = batched_tokens * (3 * h + max(wide, attention)) * 2
+    logits = sequences * model.vocab_size * (2 + 4 + 4)
+    eager = fixed.box.engine == "vllm-eager"
+    return {
+        "activations": fixed["activations"] * (tokens + logits),
+        "CUDA graphs": 0.0 if eager else fixed["graphs_gb"] * GB,
+        "CUDA context": fixed["runtime_gb"] * GB,
+        "NCCL buffers": fixed["peers_gb"] * GB * (plan.gpus_per_replica > 1),
+    }
+
+
+def verdicts(model, plan, fixed, load):
+    """The capstone's memory_verdicts of the stage with the least room, with what it was given."""
+    other = other_bytes(model, plan, fixed, load.batched_tokens, load.max_seqs)
+    tightest = None
+    for rank in ranks(model, plan):
+        weights = weights_bytes(model, plan, rank)
+        layers = model.kv_layers(rank.layers, load.kv_bytes, load.batched_tokens)
+        utilization = load.utilization
+        if fixed["of_free"]:
+            rest = (weights + sum(other.values())) / fixed.box.reported_bytes
+            utilization = min(1.0, rest + utilization * max(0.0, 1 - rest))
+        found = labs.capstone().memory_verdicts(
+            fixed.box.reported_bytes,
+            utilization,
+            weights,
+            sum(other.values()),
+            layers,
+            plan.tp_size,
+            load.prompt + load.output,
+            load.max_model_len or model.max_positions,
+        )
+        found |= {"weights_bytes": weights, "other": other, "layers": layers, "rank": rank}
+        room = found["longest_context"], found["kv_bytes"]
+        if tightest is None or room < tightest[0]:
+            tightest = room, found
+    return tightest[1]
+
+
+def weights_bytes(model, plan, rank):
+    """A rank's weights as torch charges them; scaled to the safetensors where a folder has them."""
+    held = sum(labs.ledger().allocated_bytes(int(size)) for size in rank.tensors)
+    if model.exact_bytes:
+        counted = sum(r.held_bytes for r in ranks(model, Plan()))
+        held *= model.exact_bytes / counted
+    return held
+
+
+def sequence_bytes(found, plan, tokens):
+    return labs.capstone().sequence_kv_bytes(found["layers"], tokens, plan.tp_size)

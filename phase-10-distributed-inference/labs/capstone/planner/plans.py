@@ -1,0 +1,157 @@
+"""All plans of a cluster with their verdicts, times and intervals; and the choice among them."""
+
+from dataclasses import dataclass, replace
+
+from planner import hardware, labs, memory, timing
+from planner.memory import Plan
+
+MOODS = (hardware.BEST, hardware.TYPICAL, hardware.WORST)
+TIMES = ("ttft_s", "tpot_s", "tokens_per_s")
+
+
+@dataclass
+class Candidate:
+    """A plan with what the arithmetic says of it; times are [best, typical, worst], or None."""
+
+    plan: Plan
+    memory: dict
+    times: dict | None
+    slots: int
+    terms: dict | None
+    prefill_s: float | None
+
+    @property
+    def name(self):
+        return self.plan.name
+
+    def as_plan(self):
+        """The dict that the capstone's `choose` takes."""
+        return {"name": self.name, "num_gpus": self.plan.num_gpus} | self.times
+
+
+def legal_plans(model, box):
+    """(plans, {name: faults}): every way to use the cluster, and those its shape forbids.
+
+    Replicas fill the cluster. tp_size divides a node or is whole nodes, and so does a replica:
+    anything else would straddle a node (lab 04's plan_bill refuses it as well).
+    """
+    total, node = box.nodes * box.gpus_per_node, box.gpus_per_node
+    shape, legal, forbidden = model.legal(), [], {}
+    widths = [width for width, _ in shape["widths"].values()]
+    kv_heads = model.num_heads if model.latent else model.num_kv_heads
+    sizes = labs.shards().legal_tp_sizes(model.num_heads, kv_heads, widths, total)
+    for tp in (n for n in range(1, total + 1) if node % n == 0 or n % node == 0):
+        for pp in range(1, total // tp + 1):
+            gpus = tp * pp
+            if total % gpus or (node % gpus and gpus % node):
+                continue
+            plan = Plan(total // gpus, tp, pp)
+            faults = labs.capstone().split_faults(shape, tp, pp)
+            if tp not in sizes and not faults:
+                faults = ["tp_size"]
+            if faults:
+                forbidden[plan.name] = faults
+            else:
+                legal.append(plan)
+    if model.num_experts:
+        spread = [n for n in range(2, total + 1) if total % n == 0 and model.num_experts % n == 0]
+        legal += [Plan(total // n, ep_size=n) for n in spread if node % n == 0 or n % node == 0]
+    return legal, forbidden
+
+
+def evaluate(model, box, plan, load):
+    """The Candidate of a plan."""
+    fixed = [box.at(mood) for mood in MOODS]
+    found = memory.verdicts(model, plan, fixed[1], load)
+    served = [timing.served(model, plan, one, load) for one in fixed]
+    typical = served[1]
+    if typical is None:
+        return Candidate(plan, found, None, 0, None, None)
+    served = [one or typical for one in served]  # where the worst constants leave no room at all
+    times = {name: [one[name] for one in served] for name in TIMES}
+    if any(one is None for one in (served[0], served[2])):
+        times["tokens_per_s"][2] = 0.0
+    return Candidate(plan, found, times, typical["slots"], typical["terms"], typical["prefill_s"])
+
+
+def evaluate_all(model, box, load):
+    plans, forbidden = legal_plans(model, box)
+    return [evaluate(model, box, plan, load) for plan in plans], forbidden
+
+
+def choose(candidates, ttft_s=None, tpot_s=None):
+    """The learner's choice, with the Candidates in place of the names."""
+    running = [c for c in candidates if c.times]
+    found = labs.capstone().choose([c.as_plan() for c in running], ttft_s, tpot_s)
+    by_name = {c.name: c for c in running}
+    return {
+        "choice": by_name.get(found["choice"]),
+        "runner_up": by_name.get(found["runner_up"]),
+        "close": found["close"],
+    }
+
+
+# What decides when two plans are close: the constant that turns their order, and who measures it.
+MEASUREMENTS = {
+    "link": "the bus bandwidth and latency inside a node (make measure-comm, or nccl-tests)",
+    "network": "the network between nodes (nccl-tests over two nodes)",
+    "memory_share": "one decode step at batch 1 (it reads the weights: bytes over seconds)",
+    "flops_share": "one long prefill (its arithmetic: FLOPs over seconds)",
+    "overlap_lost": "decode steps at batches around the change-over of the two roofs",
+    "attention_share": "prefills of two lengths (the quadratic part)",
+    "expert_skew": "how many experts a step of this batch really touches",
+    "hop_us": "one activation from stage to stage",
+    "lockstep": "the same step at tp 1 and at the larger tp",
+    "uneven": "how long the stages of a pipeline wait in steady decoding",
+    "layer_us": "the gaps between kernels of one decode step (a profiler's timeline)",
+    "experts_us": "the gaps around the experts of one layer (a profiler's timeline)",
+    "launch_us": "the time a step takes with an empty GPU queue",
+    "step_us": "the time between two steps on an idle engine",
+    "sequence_us": "the time between two steps, at batch 1 and at a large one",
+    "activations": "the start-up line `Available KV cache memory` of each",
+    "graphs_gb": "the start-up line `Available KV cache memory` of each",
+    "runtime_gb": "the start-up line `Available KV cache memory` of each",
+    "peers_gb": "the start-up line `Available KV cache memory` of each",
+}
+
+
+def deciding(model, box, load, first, second):
+    """[(constant, its value, the measurement)] that alone put the second plan before the first."""
+    found = []
+    for name in MEASUREMENTS:
+        for mood in (hardware.BEST, hardware.WORST):
+            changed = _with_one(box, name, mood)
+            if changed is None:
+                continue
+            rates = [_per_gpu(model, changed, plan, load) for plan in (first, second)]
+            if rates[1] > rates[0]:
+                word = "best" if mood == hardware.BEST else "worst"
+                found.append((name, word, MEASUREMENTS[name]))
+    return found
+
+
+def _per_gpu(model, box, plan, load):
+    served = timing.served(model, plan, box.at(hardware.TYPICAL), load)
+    return served["tokens_per_s"] / plan.num_gpus if served else 0.0
+
+
+def _with_one(box, name, mood):
+    """The box with one constant (or link) at its best or worst end; None: no interval."""
+    if name in ("link", "network"):
+        link = getattr(box, name)
+        speeds = {ranks: hardware.between(v, mood) for ranks, v in link["busbw_gb_per_s"].items()}
+        ends = {key: hardware.between(link[key], mood) for key in ("kernel_us", "c_us", "a_us")}
+        return replace(box, **{name: link | ends | {"busbw_gb_per_s": speeds}})
+    if not isinstance(box.constants.get(name), list):
+        return None
+    return replace(box, constants=box.constants | {name: box.constants[name][int(2 * mood)]})
+
+
+def turning_concurrency(model, box, load, first, second):
+    """The nearest number of clients at which the second plan makes more tokens than the first."""
+    for factor in (2, 1 / 2, 4, 1 / 4, 8, 1 / 8, 16, 1 / 16):
+        clients = max(1, round(load.concurrency * factor))
+        changed = replace(load, concurrency=clients)
+        if _per_gpu(model, box, second, changed) > _per_gpu(model, box, first, changed):
+            return clients
+    return None

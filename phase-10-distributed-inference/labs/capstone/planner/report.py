@@ -1,0 +1,252 @@
+"""The answer as text: inequalities with both sides, the table of plans, memory and time."""
+
+import math
+
+from planner import labs, memory
+from planner.hardware import TYPICAL
+
+GB = 1e9
+
+
+def inequalities(model, box, load, candidate, ttft_s=None, tpot_s=None):
+    """Rows {"name", "left", "op", "right", "unit", "holds", "margin", "binding"} of one plan.
+
+    margin: how far the smaller side is below the larger, as a part of the larger; of those about
+    memory and time that hold, the one with the least margin binds.
+    """
+    plan, found, rows = candidate.plan, candidate.memory, []
+
+    def add(name, left, op, right, unit, holds, limit=False):
+        margin = 1 - min(left, right) / max(left, right) if max(left, right) > 0 else 0.0
+        rows.append(
+            {
+                "name": name,
+                "left": left,
+                "op": op,
+                "right": right,
+                "unit": unit,
+                "holds": holds,
+                "margin": margin,
+                "limit": limit,
+                "binding": False,
+            }
+        )
+
+    _shape_rows(model, plan, add)
+    budget = found["weights_bytes"] + sum(found["other"].values()) + found["kv_bytes"]
+    used = budget - found["kv_bytes"]
+
+    def kept(tokens):
+        return memory.sequence_bytes(found, plan, tokens) / GB
+
+    room = max(found["kv_bytes"], 0) / GB
+    full, wanted = load.max_model_len or model.max_positions, load.prompt + load.output
+    add(
+        "weights of a GPU",
+        found["weights_bytes"] / GB,
+        "<=",
+        budget / GB,
+        "GB",
+        found["weights_load"],
+        True,
+    )
+    add("weights and everything else", used / GB, "<", budget / GB, "GB", used < budget, True)
+    add(f"cache of {wanted:,} tokens", kept(wanted), "<=", room, "GB", found["tokens_fit"], True)
+    add(f"cache of {full:,} tokens", kept(full), "<=", room, "GB", found["full_context_fits"])
+    if candidate.times is None:
+        return _bind(rows)
+    clients = load.concurrency
+    add(
+        "clients at once",
+        clients,
+        "<=",
+        candidate.slots,
+        "sequences",
+        clients <= candidate.slots,
+        True,
+    )
+    for name, key, limit in [("TTFT", "ttft_s", ttft_s), ("TPOT", "tpot_s", tpot_s)]:
+        if limit is not None:
+            value = candidate.times[key][1]
+            add(name, value * 1e3, "<=", limit * 1e3, "ms", value <= limit, True)
+    _time_rows(model, box, load, candidate, add)
+    return _bind(rows)
+
+
+def _shape_rows(model, plan, add):
+    tp, heads, kv = plan.tp_size, model.num_heads, model.num_kv_heads
+    add("heads % tp", heads % tp, "==", 0, f"of {heads}", heads % tp == 0)
+    if model.latent:
+        add("cache copies (one latent, tp ranks)", tp, ">=", 1, "copies", True)
+    else:
+        rest = max(kv, tp) % min(kv, tp)
+        add("KV heads % tp, or tp % KV heads", rest, "==", 0, f"of {kv}", rest == 0)
+    for name, (width, block) in model.legal()["widths"].items():
+        rest = width % (tp * block)
+        add(f"{name} % (tp x {block})", rest, "==", 0, f"of {width}", rest == 0)
+    add("stages", plan.pp_size, "<=", model.num_layers, "layers", plan.pp_size <= model.num_layers)
+    if plan.ep_size > 1:
+        rest = model.num_experts % plan.ep_size
+        add("experts % ep", rest, "==", 0, f"of {model.num_experts}", rest == 0)
+
+
+def _time_rows(model, box, load, candidate, add):
+    plan, fixed = candidate.plan, box.at(TYPICAL)
+    rank = memory.ranks(model, plan)[0]
+    in_flight = min(plan.pp_size, load.concurrency)
+    tokens = min(load.concurrency, candidate.slots) / plan.replicas / in_flight / plan.ep_size
+    bits = model.quantisation.compute_bits
+    width = rank.always_bytes + rank.experts_bytes
+    ridge = labs.capstone().ridge_tokens(
+        width / max(rank.macs, 1), fixed.memory_bytes_per_s, fixed.flops_per_s(bits)
+    )
+    word = "tokens a step: reading decides below, arithmetic above"
+    add("decode, the two roofs", tokens, "<" if tokens < ridge else ">=", ridge, word, True)
+    if plan.tp_size > 1:
+        payload = max(1, tokens) * model.hidden_size * 2
+        paid, saved = labs.bill().tensor_parallel_sides(
+            rank.always_bytes * plan.tp_size,
+            fixed.memory_bytes_per_s,
+            plan.tp_size,
+            2 * len(rank.layers),
+            fixed.all_reduce_s(plan.tp_size, payload),
+        )
+        add(
+            "tp pays messages for reading saved",
+            paid * 1e3,
+            "<",
+            saved * 1e3,
+            "ms a step",
+            paid < saved,
+        )
+
+
+def _bind(rows):
+    limits = [row for row in rows if row["limit"]]
+    broken = [row for row in limits if not row["holds"]]
+    if limits:
+        chosen = (
+            max(broken, key=lambda r: r["margin"])
+            if broken
+            else min(limits, key=lambda r: r["margin"])
+        )
+        chosen["binding"] = True
+    return rows
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def number(value):
+    if isinstance(value, int) or value == int(value) and abs(value) < 1e6:
+        return f"{int(value):,}"
+    return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def seconds(value):
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def spread(values, show=seconds):
+    low, high = sorted((values[0], values[2]))
+    return f"{show(values[1])} ({show(low)} to {show(high)})"
+
+
+def inequality_lines(rows):
+    lines = []
+    for row in rows:
+        sides = f"{number(row['left']):>12} {row['op']:2} {number(row['right']):<12}"
+        mark = "  <- binds" if row["binding"] else ""
+        lines.append(
+            f"  {'yes' if row['holds'] else 'NO ':3}  {row['name']:34}{sides} {row['unit']}{mark}"
+        )
+    return lines
+
+
+def table_lines(candidates, choice=None, price=None, limit=12):
+    head = (
+        f"  {'plan':18}{'GPUs':>5}  {'loads':6}{'tokens':7}{'full':5}{'longest':>9}{'seqs':>6}"
+        f"{'TTFT':>9}{'TPOT':>9}{'tokens/s':>10}{'a GPU':>7}"
+    )
+    lines = [head + (f"{'cost/M':>9}" if price else "")]
+    order = sorted(
+        candidates, key=lambda c: -(c.times["tokens_per_s"][1] / c.plan.num_gpus if c.times else -1)
+    )
+    for candidate in order[:limit]:
+        m = candidate.memory
+        verdicts = [
+            ("yes" if m[key] else "no")
+            for key in ("weights_load", "tokens_fit", "full_context_fits")
+        ]
+        mark = "*" if choice and candidate.name == choice.name else " "
+        line = (
+            f"{mark} {candidate.name:18}{candidate.plan.num_gpus:>5}  {verdicts[0]:6}"
+            f"{verdicts[1]:7}{verdicts[2]:5}{m['longest_context']:>9,}"
+            f"{candidate.slots:>6,}"
+        )
+        if candidate.times:
+            ttft, tpot, rate = (candidate.times[k][1] for k in ("ttft_s", "tpot_s", "tokens_per_s"))
+            line += f"{seconds(ttft):>9}{seconds(tpot):>9}{rate:>10,.0f}"
+            line += f"{rate / candidate.plan.num_gpus:>7,.0f}"
+            if price:
+                line += f"{cost(candidate, price):>9.2f}"
+        lines.append(line)
+    if len(order) > limit:
+        lines.append(f"  and {len(order) - limit} more (--all, --json)")
+    return lines
+
+
+def cost(candidate, price):
+    rate = candidate.times["tokens_per_s"][1]
+    return labs.capstone().cost_per_million_tokens(rate, candidate.plan.num_gpus, price)
+
+
+def memory_lines(candidate, box):
+    """One GPU's memory, term by term."""
+    m = candidate.memory
+    parts = {"weights": m["weights_bytes"]} | m["other"] | {"KV cache": m["kv_bytes"]}
+    lines = [
+        f"  one GPU reports {box.reported_bytes / GB:.2f} GB ({box.reported_bytes // 2**20:,} MiB)"
+    ]
+    return lines + [f"    {name:14}{size / GB:9.2f} GB" for name, size in parts.items()]
+
+
+def term_lines(candidate):
+    total = candidate.terms["total"]
+    parts = {k: v for k, v in candidate.terms.items() if k != "total" and v > total / 1000}
+    return [
+        f"  one decode step: {seconds(total)} = "
+        + " + ".join(f"{name} {seconds(value)}" for name, value in parts.items()),
+        f"  one prompt: {seconds(candidate.prefill_s)} a stage",
+    ]
+
+
+def as_json(candidate, rows=None):
+    m = candidate.memory
+    found = {
+        "plan": candidate.name,
+        "replicas": candidate.plan.replicas,
+        "tp_size": candidate.plan.tp_size,
+        "pp_size": candidate.plan.pp_size,
+        "ep_size": candidate.plan.ep_size,
+        "num_gpus": candidate.plan.num_gpus,
+        "weights_bytes": round(m["weights_bytes"]),
+        "other_bytes": {name: round(size) for name, size in m["other"].items()},
+        "kv_bytes": round(m["kv_bytes"]),
+        "weights_load": m["weights_load"],
+        "tokens_fit": m["tokens_fit"],
+        "full_context_fits": m["full_context_fits"],
+        "longest_context": m["longest_context"],
+        "sequences": candidate.slots,
+        "ttft_s": None,
+        "tpot_s": None,
+        "tokens_per_s": None,
+    }
+    found |= candidate.times or {}
+    if rows is not None:
+        found["inequalities"] = [{k: _plain(v) for k, v in row.items()} for row in rows]
+    return found
+
+
+def _plain(value):
+    return round(value, 6) if isinstance(value, float) and math.isfinite(value) else value

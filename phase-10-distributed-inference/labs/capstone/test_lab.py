@@ -1,0 +1,457 @@
+"""Capstone: decide where a model goes, then find out why a running one is slow.
+
+Oracles are written another way than the solution: heads are dealt out one by one, a cache grows by
+appending, experts' choices are enumerated, a server is simulated event by event.
+"""
+
+import itertools
+import math
+import random
+from collections import deque
+from fractions import Fraction
+
+import pytest
+
+from labkit.expect import expect_close, expect_equal, expect_error
+
+pytestmark = pytest.mark.keeps_arguments
+
+GB = 10**9
+
+
+def close(call, actual, expected, idea, rel=1e-9):
+    """A number within rounding: rel of it, since every expected value is a handful of products."""
+    expected = float(expected)
+    expect_close(actual, expected, call=call, atol=rel * abs(expected) + 1e-300, idea=idea)
+
+
+def same(call, actual, expected, idea):
+    expect_equal(actual, expected, call=call, idea=idea)
+
+
+# --- Part A: place a model -----------------------------------------------------------------------
+
+
+def shape(heads=32, kv_heads=8, layers=32, latent=False, **widths):
+    widths = widths or {"intermediate_size": (14336, 1)}
+    return {
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "num_layers": layers,
+        "latent": latent,
+        "widths": widths,
+    }
+
+
+def dealt_evenly(count, ranks):
+    """Deal `count` things out in a circle; does everybody hold as many?"""
+    hands = [0] * ranks
+    for thing in range(count):
+        hands[thing % ranks] += 1
+    return len(set(hands)) == 1
+
+
+def faults_by_dealing(model, tp, pp):
+    kv, faults = model["num_kv_heads"], []
+    if not dealt_evenly(model["num_heads"], tp):
+        faults.append("num_heads")
+    shared = dealt_evenly(kv, tp) or dealt_evenly(tp, kv)  # heads to ranks, or ranks to heads
+    if not (model["latent"] or shared):
+        faults.append("num_kv_heads")
+    if pp > model["num_layers"]:
+        faults.append("num_layers")
+    for name, (width, block) in model["widths"].items():
+        edges = [Fraction(width * rank, tp * block) for rank in range(tp + 1)]
+        if any(edge.denominator > 1 for edge in edges):  # a cut through a block
+            faults.append(name)
+    return faults
+
+
+@pytest.mark.points(5)
+def test_split_faults__name_everything_that_does_not_divide(lab):
+    """Heads, KV heads and widths must divide; of fewer KV heads than ranks each is held again."""
+    models = [
+        shape(),
+        shape(28, 4, 28, intermediate_size=(18944, 1)),
+        shape(52, 52, 60, intermediate_size=(17920, 1)),
+        shape(24, 6, 4, a=(96, 1), b=(1000, 1)),
+        shape(64, 8, 80, x=(29568, 1)),
+    ]
+    for model, tp in itertools.product(models, [1, 2, 3, 4, 6, 7, 8, 12, 16, 32]):
+        call = f"split_faults(model with {model['num_heads']} heads, tp_size={tp}, pp_size=1)"
+        expected = faults_by_dealing(model, tp, 1)
+        same(
+            call, lab.split_faults(model, tp, 1), expected, "deal every dimension out to the ranks"
+        )
+
+
+@pytest.mark.points(2)
+def test_split_faults__latent_stages_and_blocks(lab):
+    """A latent cache has no heads to divide, a stage needs a layer, a cut runs between blocks."""
+    latent = shape(128, 3, 61, latent=True, moe=(2048, 128), dense=(18432, 128))
+    blocked = shape(32, 8, 6, intermediate_size=(14336, 128))
+    for model, tp, pp in itertools.product([latent, blocked], [1, 2, 4, 8, 16, 32], [1, 4, 7, 62]):
+        call = f"split_faults(latent={model['latent']}, blocks of 128, tp_size={tp}, pp_size={pp})"
+        expected = faults_by_dealing(model, tp, pp)
+        idea = "MLA has one latent for all; a shard is a whole number of blocks"
+        same(call, lab.split_faults(model, tp, pp), expected, idea)
+
+
+@pytest.mark.points(1)
+def test_split_faults__bad_input(lab):
+    """Sizes below 1 are a ValueError that names the size."""
+    assert lab.split_faults(shape(), 2, 2) == []
+    for tp, pp, word in [(0, 1, "tp_size"), (1, 0, "pp_size"), (-2, 1, "tp_size")]:
+        call = f"split_faults(model, {tp}, {pp})"
+        expect_error(
+            ValueError,
+            lambda tp=tp, pp=pp: lab.split_faults(shape(), tp, pp),
+            call=call,
+            mentions=[word],
+            idea="require(tp_size=tp_size, ...)",
+        )
+
+
+FULL = {"kind": "full", "count": 32, "kv_heads": 8, "head_dim": 128, "element_bytes": 2}
+WINDOW = {
+    "kind": "window",
+    "count": 5,
+    "kv_heads": 4,
+    "head_dim": 64,
+    "element_bytes": 1,
+    "window": 100,
+}
+LATENT = {"kind": "latent", "count": 61, "width": 576, "element_bytes": 2}
+STATE = {"kind": "state", "count": 3, "elements": 4096, "element_bytes": 4}
+
+
+def kept_by_appending(layers, num_tokens, tp):
+    """Bytes on rank 0, appending token after token; every query head has the head it reads."""
+    total = 0
+    for layer in layers:
+        tokens = deque(range(num_tokens), maxlen=layer.get("window"))
+        if layer["kind"] == "state":
+            total += layer["count"] * layer["element_bytes"] * layer["elements"] // tp
+            continue
+        if layer["kind"] == "latent":
+            per_token = layer["width"]
+        else:
+            queries = math.lcm(layer["kv_heads"], tp) * 2  # any number that both divide
+            mine = range(queries // tp)
+            read = {query * layer["kv_heads"] // queries for query in mine}
+            per_token = 2 * len(read) * layer["head_dim"]
+        total += layer["count"] * layer["element_bytes"] * sum(per_token for _ in tokens)
+    return total
+
+
+@pytest.mark.points(4)
+def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
+    """A rank keeps the KV heads its query heads read: its share, and never less than one."""
+    for tokens, tp in itertools.product([0, 1, 17, 300], [1, 2, 4, 8, 16, 32]):
+        for heads, count in [(8, 32), (4, 1), (1, 7)]:
+            layers = [FULL | {"kv_heads": heads, "count": count}]
+            call = f"sequence_kv_bytes({count} layers of {heads} KV heads, {tokens}, tp_size={tp})"
+            expected = kept_by_appending(layers, tokens, tp)
+            close(call, lab.sequence_kv_bytes(layers, tokens, tp), expected, "keys AND values")
+
+
+@pytest.mark.points(4)
+def test_sequence_kv_bytes__windows_latents_and_states(lab):
+    """A window forgets, a latent is whole on every rank, a state does not grow."""
+    random.seed(15)
+    for _ in range(60):
+        layers = random.sample([FULL, WINDOW, LATENT, STATE], random.randint(1, 4))
+        tokens, tp = random.choice([1, 50, 100, 101, 500]), random.choice([1, 2, 4, 8])
+        kinds = ", ".join(layer["kind"] for layer in layers)
+        call = f"sequence_kv_bytes([{kinds}], {tokens}, tp_size={tp})"
+        expected = kept_by_appending(layers, tokens, tp)
+        close(
+            call, lab.sequence_kv_bytes(layers, tokens, tp), expected, "each kind by its own rule"
+        )
+
+
+def verdicts_by_trying(reported, part, weights, other, layers, tp, tokens, full):
+    free = part * reported - weights - other
+    longest = 0
+    while longest < full and kept_by_appending(layers, longest + 1, tp) <= free:
+        longest += 1
+    return {
+        "kv_bytes": free,
+        "weights_load": weights <= part * reported,
+        "tokens_fit": kept_by_appending(layers, tokens, tp) <= free,
+        "full_context_fits": kept_by_appending(layers, full, tp) <= free,
+        "longest_context": longest,
+    }
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for("test_sequence_kv_bytes__heads_are_divided_and_held_again")
+@pytest.mark.waits_for("test_sequence_kv_bytes__windows_latents_and_states")
+def test_memory_verdicts__three_that_people_mix_up(lab):
+    """That the weights load, that N tokens fit, and that the full context fits are three things."""
+    small = FULL | {"count": 2, "head_dim": 16, "kv_heads": 4}
+    seen = set()
+    for extra in [[], [WINDOW | {"window": 20}], [STATE | {"elements": 64}]]:
+        layers = [small, *extra]
+        for room, tp in itertools.product([-900, -1, 0, 40_000, 99_999, 200_000], [1, 2, 8]):
+            asked = (1_000_000, 0.5, 300_000, 200_000 - room, layers, tp, 60, 200)
+            call = "memory_verdicts(reported {}, utilization {}, weights {}, other {}, ...)".format(
+                *asked[:4]
+            )
+            got, expected = lab.memory_verdicts(*asked), verdicts_by_trying(*asked)
+            assert set(got) == set(expected), f"{call}: give exactly the keys {list(expected)}"
+            idea = "free = utilization x reported - weights - other, on ONE rank"
+            close(call + "['kv_bytes']", got["kv_bytes"], expected["kv_bytes"] or 0.0, idea)
+            plain = [{k: v for k, v in one.items() if k != "kv_bytes"} for one in (got, expected)]
+            same(call, *plain, idea)
+            seen.add(
+                tuple(expected[k] for k in ("weights_load", "tokens_fit", "full_context_fits"))
+            )
+    assert len(seen) >= 3  # the sweep did tell the verdicts apart
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for("test_sequence_kv_bytes__heads_are_divided_and_held_again")
+def test_memory_verdicts__of_an_h100(lab):
+    """80 GB is a label: 72 B bf16 parameters load on 2 x {81,559 MiB}, and hold a short context."""
+    layers = [FULL | {"count": 80}]
+    asked = (81_559 * 2**20, 0.92, 72.86 * GB, 3 * GB, layers, 2, 2000, 32_768)
+    got, free = lab.memory_verdicts(*asked), 0.92 * 81_559 * 2**20 - 75.86 * GB
+    call = "memory_verdicts(an H100, utilization=0.92, 72.86 GB of weights a rank, tp_size=2)"
+    longest = int(free // (2 * 80 * 4 * 128 * 2))
+    expected = {"weights_load": True, "tokens_fit": True, "full_context_fits": False}
+    same(call, {key: got[key] for key in expected}, expected, "bytes the driver reports")
+    same(call + "['longest_context']", got["longest_context"], longest, "one sequence, this rank")
+
+
+@pytest.mark.points(1)
+def test_memory_verdicts__bad_input(lab):
+    """A utilization outside (0, 1] is a ValueError that names it."""
+    asked = (1e9, 1.0, 1e8, 1e8, [STATE], 1, 1, 10)
+    assert lab.memory_verdicts(*asked)["weights_load"] is True
+    for wrong in (0, 1.01, -0.5, float("nan"), 92):
+        call = f"memory_verdicts(1e9, utilization={wrong}, ...)"
+        bad = (asked[0], wrong, *asked[2:])
+        expect_error(
+            ValueError,
+            lambda bad=bad: lab.memory_verdicts(*bad),
+            call=call,
+            mentions=["utilization"],
+            idea="a part of 1, not per cent",
+        )
+
+
+def distinct_experts(num_experts, top_k, tokens):
+    """Mean number of experts that somebody chose, over all ways to choose."""
+    choices = list(itertools.combinations(range(num_experts), top_k))
+    ways = list(itertools.product(choices, repeat=tokens))
+    return Fraction(sum(len(set().union(*way)) for way in ways), len(ways))
+
+
+@pytest.mark.points(6)
+def test_touched_bytes__experts_that_somebody_chose(lab):
+    """One token reads top_k experts, a large batch reads them all, and none is read twice."""
+    for experts, top_k in [(2, 1), (4, 1), (4, 2), (5, 3), (3, 3)]:
+        for tokens in (1, 2, 3):
+            share = distinct_experts(experts, top_k, tokens) / experts
+            call = f"touched_bytes(10, 1000, num_experts={experts}, top_k={top_k}, tokens={tokens})"
+            idea = "an expert stays unread when every token passes it by"
+            close(
+                call, lab.touched_bytes(10, 1000, experts, top_k, tokens), 10 + 1000 * share, idea
+            )
+    near = lab.touched_bytes(5 * GB, 100 * GB, 128, 8, 1000)
+    close("touched_bytes(5e9, 100e9, 128, 8, 1000)", near, 105 * GB, "everybody is chosen", 1e-6)
+
+
+def tiles(weight_bytes, macs, tokens, memory, flops, count=50):
+    """Weights come tile by tile, each is read while the one before is multiplied."""
+    reading = [Fraction(weight_bytes) / count / Fraction(memory)] * count
+    multiplying = [2 * Fraction(macs) * tokens / count / Fraction(flops)] * count
+    return sum(map(max, reading, multiplying))
+
+
+@pytest.mark.points(5)
+def test_decode_compute_s__the_higher_of_two_roofs(lab):
+    """Small batches wait for memory, large ones for arithmetic; the cache comes on top."""
+    memory, flops = 3350 * GB, 989_000 * GB
+    for weights, macs, kv in [
+        (16 * GB, 8 * GB, 0),
+        (8 * GB, 8 * GB, 5 * GB),
+        (70 * GB, 9 * GB, GB),
+    ]:
+        for tokens in (1, 32, 147, 296, 1000, 4096):
+            call = f"decode_compute_s({weights}, {kv}, macs={macs}, tokens={tokens}, ...)"
+            expected = tiles(weights, macs, tokens, memory, flops) + Fraction(kv, memory)
+            got = lab.decode_compute_s(weights, kv, macs, tokens, memory, flops)
+            close(call, got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
+
+
+@pytest.mark.points(3)
+def test_ridge_tokens__where_the_roofs_meet(lab):
+    """On an H100 in bf16 arithmetic takes over from {295} tokens a step; in fp8 at as many."""
+    for width, memory, flops in [
+        (2, 3.35e12, 989e12),
+        (1, 3.35e12, 1979e12),
+        (0.5195, 2e12, 312e12),
+    ]:
+        low, high = 0.0, 1e6
+        for _ in range(200):  # reading one weight against multiplying it by so many tokens
+            middle = (low + high) / 2
+            low, high = (middle, high) if 2 * middle / flops < width / memory else (low, middle)
+        call = f"ridge_tokens({width}, {memory:g}, {flops:g})"
+        idea = "bytes / bandwidth = 2 x tokens / flops"
+        close(call, lab.ridge_tokens(width, memory, flops), low, idea, 1e-9)
+
+
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_decode_compute_s__the_higher_of_two_roofs")
+def test_prefill_compute_s__grows_with_the_square_as_well(lab):
+    """A prompt's arithmetic is linear in its tokens, and attention adds half a square."""
+    memory, flops = 2039 * GB, 312_000 * GB
+    for prompt, width in itertools.product([1, 128, 2048, 32_768], [0, 64 * 128 * 80]):
+        weights, macs = 16 * GB, 8 * GB
+        # token i looks back at i of them; the mean of i - 1/2 and i + 1/2, as an integral would
+        pairs = sum(Fraction(2 * i - 1, 2) for i in range(1, prompt + 1))
+        expected = tiles(weights, macs, prompt, memory, flops) + 4 * pairs * width / flops
+        call = f"prefill_compute_s({prompt}, {weights}, {macs}, attention_width={width}, ...)"
+        got = lab.prefill_compute_s(prompt, weights, macs, width, memory, flops)
+        idea = "queries x keys and weights x values: 2 x 2 x prompt^2 / 2 x width"
+        close(call, got, float(expected), idea)
+
+
+def simulate(step_s, prefill_s, output, clients, slots, rounds=40):
+    """A server with a queue, event by event: between decode steps one prompt is taken in for every
+    slot that is due. Slots are staggered evenly. Returns seconds a token and tokens a second."""
+    running = min(clients, slots)
+    due = [Fraction(output * slot, running) for slot in range(running)]  # steps made when started
+    now, steps, tokens = Fraction(0), 0, 0
+    start = None
+    while steps < rounds * output:
+        if steps == 5 * output:
+            start, tokens = now, 0
+        for slot in range(running):
+            if steps >= due[slot]:
+                now += Fraction(prefill_s)
+                due[slot] += output
+        now += Fraction(step_s)
+        steps += 1
+        tokens += running
+    seconds, made = now - start, tokens
+    return seconds / ((rounds - 5) * output), made / seconds
+
+
+@pytest.mark.points(4)
+def test_serve__prompts_stop_the_decoding_of_others(lab):
+    """A token takes its step and its share of everybody's prompts; tokens per second follow."""
+    for step, prefill, output, clients, slots in [
+        (0.01, 0.05, 20, 4, 8),
+        (0.02, 0.0, 10, 3, 3),
+        (0.01, 0.1, 30, 9, 6),
+        (0.005, 0.4, 8, 1, 1),
+    ]:
+        tpot, rate = simulate(step, prefill, output, clients, slots)
+        got = lab.serve(step, prefill, output, clients, slots)
+        call = f"serve({step}, {prefill}, {output}, concurrency={clients}, slots={slots})"
+        idea = "a round: output_tokens steps, and one prompt of every running sequence"
+        close(call + "['tpot_s']", got["tpot_s"], float(tpot), idea)
+        close(call + "['tokens_per_s']", got["tokens_per_s"], float(rate), idea)
+
+
+@pytest.mark.points(4)
+def test_serve__a_client_without_a_slot_waits(lab):
+    """TTFT is the wait for a slot, the prompts ahead, its own prompt and one step."""
+    for step, prefill, output, clients, slots in [
+        (0.01, 0.05, 20, 1, 8),
+        (0.01, 0.05, 20, 12, 4),
+        (0.02, 0.1, 50, 64, 64),
+        (0.01, 0.2, 5, 9, 3),
+    ]:
+        running = min(clients, slots)
+        round_s = output * step + running * prefill
+        queue = deque(range(clients - running))  # whoever has no slot; one slot is free per turn
+        waited = sum(round_s / running for _ in queue)
+        others = (running - 1) * prefill
+        ahead = others * (running * prefill / round_s) / 2
+        got = lab.serve(step, prefill, output, clients, slots)["ttft_s"]
+        call = f"serve({step}, {prefill}, {output}, concurrency={clients}, slots={slots})['ttft_s']"
+        idea = "first a slot, then the prompts under way, then your own, then one step"
+        close(call, got, waited + ahead + prefill + step, idea)
+
+
+@pytest.mark.points(2)
+def test_cost_per_million_tokens__all_gpus_all_seconds(lab):
+    """A million tokens cost what all the GPUs cost for as long as they take."""
+    for rate, gpus, price in [(1000, 8, 3.0), (12.5, 1, 0.4), (33_000, 16, 2.25)]:
+        minutes = Fraction(10**6) / Fraction(rate) / 60
+        expected = float(minutes / 60 * gpus * Fraction(price))
+        call = f"cost_per_million_tokens({rate}, {gpus}, {price})"
+        got = lab.cost_per_million_tokens(rate, gpus, price)
+        close(call, got, expected, "seconds for a million x price of all GPUs per second")
+
+
+def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
+    times = {"ttft_s": ttft, "tpot_s": tpot}
+    found = {key: [value / spread, value, value * spread] for key, value in times.items()}
+    found["tokens_per_s"] = [rate * spread, rate, rate / spread]
+    return {"name": name, "num_gpus": gpus} | found
+
+
+@pytest.mark.points(4)
+def test_choose__most_tokens_per_gpu_within_the_limits(lab):
+    """Of the plans within both limits the one with most tokens per second and GPU; then another."""
+    random.seed(4)
+    for trial in range(60):
+        plans = [
+            candidate(
+                f"plan {n}",
+                random.choice([1, 2, 4, 8]),
+                random.choice([0.1, 0.5, 2.0]),
+                random.choice([0.01, 0.03, 0.09]),
+                random.choice([400, 800, 1600]) * (n + 1),
+                random.choice([1.02, 1.5]),
+            )
+            for n in range(random.randint(0, 6))
+        ]
+        ttft, tpot = random.choice([None, 0.5, 1.0]), random.choice([None, 0.03, 0.05])
+        kept = [p for p in plans if (ttft or 9) >= p["ttft_s"][1] and (tpot or 9) >= p["tpot_s"][1]]
+        names, close_call = [], False
+        left = list(kept)
+        for _ in range(2):  # take out the best twice, by comparing each with every other
+            best = None
+            for plan in left:
+                rates = [p["tokens_per_s"][1] / p["num_gpus"] for p in (plan, best or plan)]
+                fewer = best is not None and plan["num_gpus"] < best["num_gpus"]
+                if best is None or rates[0] > rates[1] or rates[0] == rates[1] and fewer:
+                    best = plan
+            names.append(best)
+            left = [plan for plan in left if plan is not best]
+        if names[1] is not None:
+            worst, best = (
+                p["tokens_per_s"][e] / p["num_gpus"] for p, e in zip(names, (2, 0), strict=True)
+            )
+            close_call = best >= worst
+        expected = {
+            "choice": names[0] and names[0]["name"],
+            "runner_up": names[1] and names[1]["name"],
+            "close": close_call,
+        }
+        call = f"choose({len(plans)} plans, ttft_s={ttft}, tpot_s={tpot}), trial {trial}"
+        same(call, lab.choose(plans, ttft, tpot), expected, "limits first, then tokens per GPU")
+
+
+@pytest.mark.points(2)
+def test_regret__is_what_the_choice_costs(lab):
+    """A prediction that is off by half and ranks well costs nothing."""
+    measured = {"TP2": 131.0, "TP4": 348.0, "TP8": 319.0}
+    for factors in itertools.product([0.3, 1.0, 2.5], repeat=3):
+        predicted = {n: v * f for (n, v), f in zip(measured.items(), factors, strict=True)}
+        chosen = sorted(predicted, key=lambda name: predicted[name])[-1]
+        expected = (348.0 - measured[chosen]) / 348.0
+        call = f"regret({predicted}, {measured})"
+        got = lab.regret(predicted, measured)
+        expect_close(
+            got, expected, call=call, atol=1e-12, idea="measured best less measured choice"
+        )
+
+
+# --- Part B: debug the classics ------------------------------------------------------------------
