@@ -17,7 +17,7 @@ from pathlib import Path
 from planner import calibrate, command, facts, hardware, models, picture, plans, report
 from planner.timing import Load
 
-from labkit.loading import LoadError
+from labkit.loading import run_program
 
 GIB = 2**30
 
@@ -118,10 +118,8 @@ def main(arguments=None):
         return {"plan": plan, "facts": show_facts, "live": live, "models": list_models}[
             options.what
         ](options)
-    except (ValueError, LoadError, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"place.py: {error}", file=sys.stderr)
-    except NotImplementedError as todo:
-        print(f"place.py: {todo}", file=sys.stderr)
     return 2
 
 
@@ -339,4 +337,4 @@ def live(options):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_program(main)

@@ -19,14 +19,10 @@ pytestmark = pytest.mark.keeps_arguments
 GB = 10**9
 
 
-def close(call, actual, expected, idea, rel=1e-9):
+def close(actual, expected, idea, rel=1e-9):
     """A number within rounding: rel of it, since every expected value is a handful of products."""
     expected = float(expected)
-    expect_close(actual, expected, call=call, atol=rel * abs(expected) + 1e-300, idea=idea)
-
-
-def same(call, actual, expected, idea):
-    expect_equal(actual, expected, call=call, idea=idea)
+    expect_close(actual, expected, atol=rel * abs(expected) + 1e-300, idea=idea)
 
 
 # --- Part A: place a model -----------------------------------------------------------------------
@@ -78,10 +74,9 @@ def test_split_faults__name_everything_that_does_not_divide(lab):
         shape(64, 8, 80, x=(29568, 1)),
     ]
     for model, tp in itertools.product(models, [1, 2, 3, 4, 6, 7, 8, 12, 16, 32]):
-        call = f"split_faults(model with {model['num_heads']} heads, tp_size={tp}, pp_size=1)"
         expected = faults_by_dealing(model, tp, 1)
-        same(
-            call, lab.split_faults(model, tp, 1), expected, "deal every dimension out to the ranks"
+        expect_equal(
+            lab.split_faults(model, tp, 1), expected, idea="deal every dimension out to the ranks"
         )
 
 
@@ -91,10 +86,9 @@ def test_split_faults__latent_stages_and_blocks(lab):
     latent = shape(128, 3, 61, latent=True, moe=(2048, 128), dense=(18432, 128))
     blocked = shape(32, 8, 6, intermediate_size=(14336, 128))
     for model, tp, pp in itertools.product([latent, blocked], [1, 2, 4, 8, 16, 32], [1, 4, 7, 62]):
-        call = f"split_faults(latent={model['latent']}, blocks of 128, tp_size={tp}, pp_size={pp})"
         expected = faults_by_dealing(model, tp, pp)
         idea = "MLA has one latent for all; a shard is a whole number of blocks"
-        same(call, lab.split_faults(model, tp, pp), expected, idea)
+        expect_equal(lab.split_faults(model, tp, pp), expected, idea=idea)
 
 
 @pytest.mark.points(1)
@@ -102,11 +96,12 @@ def test_split_faults__bad_input(lab):
     """Sizes below 1 are a ValueError that names the size."""
     assert lab.split_faults(shape(), 2, 2) == []
     for tp, pp, word in [(0, 1, "tp_size"), (1, 0, "pp_size"), (-2, 1, "tp_size")]:
-        call = f"split_faults(model, {tp}, {pp})"
         expect_error(
             ValueError,
-            lambda tp=tp, pp=pp: lab.split_faults(shape(), tp, pp),
-            call=call,
+            lab.split_faults,
+            shape(),
+            tp,
+            pp,
             mentions=[word],
             idea="require(tp_size=tp_size, ...)",
         )
@@ -150,9 +145,8 @@ def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
     for tokens, tp in itertools.product([0, 1, 17, 300], [1, 2, 4, 8, 16, 32]):
         for heads, count in [(8, 32), (4, 1), (1, 7)]:
             layers = [FULL | {"kv_heads": heads, "count": count}]
-            call = f"sequence_kv_bytes({count} layers of {heads} KV heads, {tokens}, tp_size={tp})"
             expected = kept_by_appending(layers, tokens, tp)
-            close(call, lab.sequence_kv_bytes(layers, tokens, tp), expected, "keys AND values")
+            close(lab.sequence_kv_bytes(layers, tokens, tp), expected, "keys AND values")
 
 
 @pytest.mark.points(4)
@@ -162,12 +156,8 @@ def test_sequence_kv_bytes__windows_latents_and_states(lab):
     for _ in range(60):
         layers = random.sample([FULL, WINDOW, LATENT, STATE], random.randint(1, 4))
         tokens, tp = random.choice([1, 50, 100, 101, 500]), random.choice([1, 2, 4, 8])
-        kinds = ", ".join(layer["kind"] for layer in layers)
-        call = f"sequence_kv_bytes([{kinds}], {tokens}, tp_size={tp})"
         expected = kept_by_appending(layers, tokens, tp)
-        close(
-            call, lab.sequence_kv_bytes(layers, tokens, tp), expected, "each kind by its own rule"
-        )
+        close(lab.sequence_kv_bytes(layers, tokens, tp), expected, "each kind by its own rule")
 
 
 def verdicts_by_trying(reported, part, weights, other, layers, tp, tokens, full):
@@ -195,15 +185,14 @@ def test_memory_verdicts__three_that_people_mix_up(lab):
         layers = [small, *extra]
         for room, tp in itertools.product([-900, -1, 0, 40_000, 99_999, 200_000], [1, 2, 8]):
             asked = (1_000_000, 0.5, 300_000, 200_000 - room, layers, tp, 60, 200)
-            call = "memory_verdicts(reported {}, utilization {}, weights {}, other {}, ...)".format(
-                *asked[:4]
-            )
             got, expected = lab.memory_verdicts(*asked), verdicts_by_trying(*asked)
-            assert set(got) == set(expected), f"{call}: give exactly the keys {list(expected)}"
+            expect_equal(
+                sorted(got), sorted(expected), idea="exactly these keys", part=", its keys"
+            )
             idea = "free = utilization x reported - weights - other, on ONE rank"
-            close(call + "['kv_bytes']", got["kv_bytes"], expected["kv_bytes"] or 0.0, idea)
+            close(got["kv_bytes"], expected["kv_bytes"] or 0.0, idea)
             plain = [{k: v for k, v in one.items() if k != "kv_bytes"} for one in (got, expected)]
-            same(call, *plain, idea)
+            expect_equal(*plain, idea=idea)
             seen.add(
                 tuple(expected[k] for k in ("weights_load", "tokens_fit", "full_context_fits"))
             )
@@ -217,11 +206,10 @@ def test_memory_verdicts__of_an_h100(lab):
     layers = [FULL | {"count": 80}]
     asked = (81_559 * 2**20, 0.92, 72.86 * GB, 3 * GB, layers, 2, 2000, 32_768)
     got, free = lab.memory_verdicts(*asked), 0.92 * 81_559 * 2**20 - 75.86 * GB
-    call = "memory_verdicts(an H100, utilization=0.92, 72.86 GB of weights a rank, tp_size=2)"
     longest = int(free // (2 * 80 * 4 * 128 * 2))
     expected = {"weights_load": True, "tokens_fit": True, "full_context_fits": False}
-    same(call, {key: got[key] for key in expected}, expected, "bytes the driver reports")
-    same(call + "['longest_context']", got["longest_context"], longest, "one sequence, this rank")
+    expect_equal({key: got[key] for key in expected}, expected, idea="bytes the driver reports")
+    expect_equal(got["longest_context"], longest, idea="one sequence, this rank")
 
 
 @pytest.mark.points(1)
@@ -230,12 +218,11 @@ def test_memory_verdicts__bad_input(lab):
     asked = (1e9, 1.0, 1e8, 1e8, [STATE], 1, 1, 10)
     assert lab.memory_verdicts(*asked)["weights_load"] is True
     for wrong in (0, 1.01, -0.5, float("nan"), 92):
-        call = f"memory_verdicts(1e9, utilization={wrong}, ...)"
         bad = (asked[0], wrong, *asked[2:])
         expect_error(
             ValueError,
-            lambda bad=bad: lab.memory_verdicts(*bad),
-            call=call,
+            lab.memory_verdicts,
+            *bad,
             mentions=["utilization"],
             idea="a part of 1, not per cent",
         )
@@ -254,13 +241,10 @@ def test_touched_bytes__experts_that_somebody_chose(lab):
     for experts, top_k in [(2, 1), (4, 1), (4, 2), (5, 3), (3, 3)]:
         for tokens in (1, 2, 3):
             share = distinct_experts(experts, top_k, tokens) / experts
-            call = f"touched_bytes(10, 1000, num_experts={experts}, top_k={top_k}, tokens={tokens})"
             idea = "an expert stays unread when every token passes it by"
-            close(
-                call, lab.touched_bytes(10, 1000, experts, top_k, tokens), 10 + 1000 * share, idea
-            )
+            close(lab.touched_bytes(10, 1000, experts, top_k, tokens), 10 + 1000 * share, idea)
     near = lab.touched_bytes(5 * GB, 100 * GB, 128, 8, 1000)
-    close("touched_bytes(5e9, 100e9, 128, 8, 1000)", near, 105 * GB, "everybody is chosen", 1e-6)
+    close(near, 105 * GB, "everybody is chosen", 1e-6)
 
 
 def tiles(weight_bytes, macs, tokens, memory, flops, count=50):
@@ -280,10 +264,9 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
         (70 * GB, 9 * GB, GB),
     ]:
         for tokens in (1, 32, 147, 296, 1000, 4096):
-            call = f"decode_compute_s({weights}, {kv}, macs={macs}, tokens={tokens}, ...)"
             expected = tiles(weights, macs, tokens, memory, flops) + Fraction(kv, memory)
             got = lab.decode_compute_s(weights, kv, macs, tokens, memory, flops)
-            close(call, got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
+            close(got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
 
 
 @pytest.mark.points(3)
@@ -298,9 +281,8 @@ def test_ridge_tokens__where_the_roofs_meet(lab):
         for _ in range(200):  # reading one weight against multiplying it by so many tokens
             middle = (low + high) / 2
             low, high = (middle, high) if 2 * middle / flops < width / memory else (low, middle)
-        call = f"ridge_tokens({width}, {memory:g}, {flops:g})"
         idea = "bytes / bandwidth = 2 x tokens / flops"
-        close(call, lab.ridge_tokens(width, memory, flops), low, idea, 1e-9)
+        close(lab.ridge_tokens(width, memory, flops), low, idea, 1e-9)
 
 
 @pytest.mark.points(5)
@@ -313,10 +295,9 @@ def test_prefill_compute_s__grows_with_the_square_as_well(lab):
         # token i looks back at i of them; the mean of i - 1/2 and i + 1/2, as an integral would
         pairs = sum(Fraction(2 * i - 1, 2) for i in range(1, prompt + 1))
         expected = tiles(weights, macs, prompt, memory, flops) + 4 * pairs * width / flops
-        call = f"prefill_compute_s({prompt}, {weights}, {macs}, attention_width={width}, ...)"
         got = lab.prefill_compute_s(prompt, weights, macs, width, memory, flops)
         idea = "queries x keys and weights x values: 2 x 2 x prompt^2 / 2 x width"
-        close(call, got, float(expected), idea)
+        close(got, float(expected), idea)
 
 
 def simulate(step_s, prefill_s, output, clients, slots, rounds=40):
@@ -351,10 +332,9 @@ def test_serve__prompts_stop_the_decoding_of_others(lab):
     ]:
         tpot, rate = simulate(step, prefill, output, clients, slots)
         got = lab.serve(step, prefill, output, clients, slots)
-        call = f"serve({step}, {prefill}, {output}, concurrency={clients}, slots={slots})"
         idea = "a round: output_tokens steps, and one prompt of every running sequence"
-        close(call + "['tpot_s']", got["tpot_s"], float(tpot), idea)
-        close(call + "['tokens_per_s']", got["tokens_per_s"], float(rate), idea)
+        close(got["tpot_s"], float(tpot), idea)
+        close(got["tokens_per_s"], float(rate), idea)
 
 
 @pytest.mark.points(4)
@@ -373,9 +353,8 @@ def test_serve__a_client_without_a_slot_waits(lab):
         others = (running - 1) * prefill
         ahead = others * (running * prefill / round_s) / 2
         got = lab.serve(step, prefill, output, clients, slots)["ttft_s"]
-        call = f"serve({step}, {prefill}, {output}, concurrency={clients}, slots={slots})['ttft_s']"
         idea = "first a slot, then the prompts under way, then your own, then one step"
-        close(call, got, waited + ahead + prefill + step, idea)
+        close(got, waited + ahead + prefill + step, idea)
 
 
 @pytest.mark.points(2)
@@ -384,9 +363,8 @@ def test_cost_per_million_tokens__all_gpus_all_seconds(lab):
     for rate, gpus, price in [(1000, 8, 3.0), (12.5, 1, 0.4), (33_000, 16, 2.25)]:
         minutes = Fraction(10**6) / Fraction(rate) / 60
         expected = float(minutes / 60 * gpus * Fraction(price))
-        call = f"cost_per_million_tokens({rate}, {gpus}, {price})"
         got = lab.cost_per_million_tokens(rate, gpus, price)
-        close(call, got, expected, "seconds for a million x price of all GPUs per second")
+        close(got, expected, "seconds for a million x price of all GPUs per second")
 
 
 def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
@@ -400,7 +378,7 @@ def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
 def test_choose__most_tokens_per_gpu_within_the_limits(lab):
     """Of the plans within both limits the one with most tokens per second and GPU; then another."""
     random.seed(4)
-    for trial in range(60):
+    for _ in range(60):
         plans = [
             candidate(
                 f"plan {n}",
@@ -435,8 +413,9 @@ def test_choose__most_tokens_per_gpu_within_the_limits(lab):
             "runner_up": names[1] and names[1]["name"],
             "close": close_call,
         }
-        call = f"choose({len(plans)} plans, ttft_s={ttft}, tpot_s={tpot}), trial {trial}"
-        same(call, lab.choose(plans, ttft, tpot), expected, "limits first, then tokens per GPU")
+        expect_equal(
+            lab.choose(plans, ttft, tpot), expected, idea="limits first, then tokens per GPU"
+        )
 
 
 @pytest.mark.points(2)
@@ -447,11 +426,8 @@ def test_regret__is_what_the_choice_costs(lab):
         predicted = {n: v * f for (n, v), f in zip(measured.items(), factors, strict=True)}
         chosen = sorted(predicted, key=lambda name: predicted[name])[-1]
         expected = (348.0 - measured[chosen]) / 348.0
-        call = f"regret({predicted}, {measured})"
         got = lab.regret(predicted, measured)
-        expect_close(
-            got, expected, call=call, atol=1e-12, idea="measured best less measured choice"
-        )
+        expect_close(got, expected, atol=1e-12, idea="measured best less measured choice")
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------

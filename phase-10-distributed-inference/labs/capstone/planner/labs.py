@@ -1,7 +1,7 @@
 """The learner's functions: labs 01 to 04 and the capstone, as LAB_IMPL chooses them.
 
 The only place that knows where the planner's arithmetic comes from. A name that is still a TODO in
-somebody's starter raises NotImplementedError when it is called, which place.py says in one line.
+somebody's starter raises NotImplementedError when it is called, which labkit says in one line.
 """
 
 from functools import cache
@@ -14,9 +14,9 @@ HERE = Path(__file__).resolve().parent.parent
 
 @cache
 def lab(prefix):
-    """The chosen implementation of `lab-02` or `capstone`, a module."""
+    """The chosen implementation of `lab-02` or `capstone`; ends the program if it is broken."""
     folder = HERE if prefix == "capstone" else next(HERE.parent.glob(f"{prefix}-*"))
-    return loading.load_module(loading.chosen_file(folder))
+    return loading.load_chosen(folder)
 
 
 def capstone():
