@@ -186,7 +186,7 @@ def test_the_digest_changes_with_all_that_the_tests_read_or_execute(tmp_path, mo
     digest = fingerprint.tests_digest(lab)
     toy = "tensor_parallel_toy/stream_machine.py"
     data = ("captures/tp2/rank-0.log", "captures/tp2/report.json", "configs/llama-3-8b.json")
-    for name in ("test_lab.py", "mistakes.py", "two_way.py", "live_engine.py", toy, *data):
+    for name in ("test_lab.py", "mistakes.py", "two_way.py", "live/engine.py", toy, *data):
         before = (lab.path / name).read_bytes()
         (lab.path / name).write_bytes(before + b"\n")
         assert fingerprint.tests_digest(lab) != digest, name

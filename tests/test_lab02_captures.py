@@ -16,7 +16,7 @@ PROVENANCE = {
     "command": (str, type(None)),
     "date": str,
     "versions": dict,
-    "hardware": str,
+    "hardware": (str, dict),
     "git_commit": (str, type(None)),
     "sha256": dict,
 }
@@ -32,7 +32,7 @@ def check(folder: Path):
     provenance = json.loads((folder / "provenance.json").read_text())
     for name, kind in PROVENANCE.items():
         assert isinstance(provenance.get(name, ...), kind), f"{folder.name}: {name}"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", provenance["date"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?", provenance["date"])
     if not provenance.get("quoted"):
         assert provenance["command"] and re.fullmatch("[0-9a-f]{40}", str(provenance["git_commit"]))
     files = {path.name for path in folder.iterdir()} - {"provenance.json"}

@@ -3,7 +3,6 @@
 On a machine without vLLM these say `make vllm`. The `gpu` tests ask the same of CUDA ranks.
 """
 
-import importlib.util
 import json
 import os
 import signal
@@ -18,16 +17,14 @@ import pytest
 from labkit.loading import find_labs, load_module
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
+sys.path.append(str(LAB.path))  # as `python two_way.py` finds its own folder
+import two_way  # noqa: E402
+from live import run  # noqa: E402
+from live.model import tiny_llama, write_model  # noqa: E402
+
+pytestmark = pytest.mark.xdist_group("vllm")  # runs are shared; and two launches fill the cores
 SHARED_MEMORY = Path("/dev/shm")
-LIMIT_S = 240  # of one run; 8 to 30 s on two quiet cores, `import vllm` being most of it
-
-
-@pytest.fixture(scope="module")
-def two_way():
-    spec = importlib.util.spec_from_file_location("two_way_under_test", LAB.path / "two_way.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+LIMIT_S = 240  # of one launch; 8 to 30 s on two quiet cores, `import vllm` being most of it
 
 
 @pytest.fixture
@@ -42,14 +39,15 @@ def nothing_left():
 
 
 def ours():
-    """Shared-memory files of live runs, and processes that run live_rank.py or live_engine.py."""
-    found = {path.name for path in SHARED_MEMORY.glob("lab02-*")}
+    """Shared memory of live runs, and processes that run live/rank.py or live/engine.py."""
+    named = ("lab02-*", "vllm_dist_*", "psm_*")  # the last: what vLLM's message queues use
+    found = {path.name for name in named for path in SHARED_MEMORY.glob(name)}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"live_rank.py" in words or b"live_engine.py" in words:
+        if b"live/rank.py" in words or b"live/engine.py" in words:
             found.add(process.name)
     return found
 
@@ -57,92 +55,21 @@ def ours():
 # --- refused before anything starts -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "tp_size", "said"),
-    [
-        ({"num_attention_heads": 7, "num_key_value_heads": 7}, 2, "num_heads=7"),
-        ({"num_key_value_heads": 3}, 2, "num_kv_heads=3"),
-        ({"intermediate_size": 1023}, 2, "intermediate_size=1023"),
-    ],
-)
-def test_an_impossible_split_starts_nothing(two_way, tmp_path, monkeypatch, changes, tp_size, said):
-    monkeypatch.setenv("LAB_VLLM_PYTHON", sys.executable)  # never started
-    started = []
-    with pytest.raises(two_way.LiveError, match=said) as refused:
-        two_way.run_ranks(
-            two_way.tiny_llama(**changes), tp_size, folder=tmp_path, on_start=started.append
-        )
-    assert "\n" not in str(refused.value) and not started
-    assert not list(tmp_path.glob("*.log"))
+@pytest.mark.parametrize("words", [["--tp", "3"], ["--kv-heads", "3"], ["--tp", "0"]])
+def test_an_impossible_split_starts_nothing(words, tmp_path):
+    trap = tmp_path / "python"  # in the place of vLLM's interpreter; tells when it is started
+    trap.write_text("#!/bin/sh\ntouch $0-was-started\nexit 1\n")
+    trap.chmod(0o755)
+    ran = page(*words, LAB_VLLM_PYTHON=str(trap))
+    assert ran.returncode != 0 and ran.stdout == ""
+    assert ran.stderr.count("\n") == 1 and "tp_size" in ran.stderr
+    assert os.listdir(tmp_path) == ["python"]
 
 
-def test_no_vllm_is_one_sentence(two_way, monkeypatch):
-    monkeypatch.setenv("LAB_VLLM_PYTHON", "/nowhere/python")
-    with pytest.raises(two_way.LiveError, match="/nowhere/python"):
-        two_way.find_python()
-
-
-def test_the_model_is_the_same_every_time(two_way, tmp_path):
-    config = two_way.tiny_llama()
-    files = [two_way.write_model(tmp_path / name, config) / "model.safetensors" for name in "ab"]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    size = int.from_bytes(files[0].read_bytes()[:8], "little")
-    header = json.loads(files[0].read_bytes()[8 : 8 + size])
-    del header["__metadata__"]
-    end = max(entry["data_offsets"][1] for entry in header.values())
-    assert files[0].stat().st_size == 8 + size + end
-    solution = load_module(LAB.file("solution"))
-    model = solution.model_shape(config)
-    assert end == solution.rank_weights(model, 1)["parameters_bytes"]
-
-
-# --- runs that end badly, without vLLM: the same launcher, another program ------------------------
-
-
-@pytest.fixture
-def pretend(two_way, tmp_path, monkeypatch):
-    """Replace live_rank.py by a program of one line; returns run(program, **options)."""
-    monkeypatch.setenv("LAB_VLLM_PYTHON", sys.executable)
-    monkeypatch.setattr(two_way, "PROGRAMS", tmp_path / "programs")
-    (tmp_path / "programs").mkdir()
-
-    def run(program, **options):
-        (tmp_path / "programs" / "live_rank.py").write_text("import os, sys, time\n" + program)
-        (tmp_path / "run").mkdir(exist_ok=True)
-        config = two_way.tiny_llama()
-        return two_way.run_ranks(config, 2, folder=tmp_path / "run", **options)
-
-    return run
-
-
-def test_a_failing_rank_is_named_and_the_other_stopped(two_way, pretend, nothing_left):
-    program = "if os.environ['RANK'] == '1': raise ValueError('no such layer')\ntime.sleep(60)"
-    began = time.monotonic()
-    with pytest.raises(two_way.LiveError, match="rank-1 failed.*ValueError: no such layer"):
-        pretend(program)
-    assert time.monotonic() - began < 20
-
-
-def test_a_rank_that_hangs_is_stopped_at_the_limit(two_way, pretend, nothing_left):
-    program = "print('waiting for', os.environ['RANK'], flush=True)\ntime.sleep(60)"
-    with pytest.raises(two_way.LiveError, match="did not finish within 2 s.*waiting for 0"):
-        pretend(program, timeout_s=2)
-
-
-def test_shared_memory_and_helpers_of_a_dead_rank_are_removed(two_way, pretend, nothing_left):
-    program = (
-        "import subprocess\n"
-        "name = os.path.basename(os.environ['LAB_RENDEZVOUS'])\n"
-        "open(f'/dev/shm/{name}-tp:0-[0-1]-cpushm_' + os.environ['RANK'], 'w').write('x')\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', 'live_rank.py'])\n"
-        "if os.environ['RANK'] == '0': time.sleep(0.5); os.kill(os.getpid(), 9)\n"
-        "time.sleep(60)"
-    )
-    with pytest.raises(two_way.LiveError, match="rank-0 was killed by SIGKILL"):
-        pretend(program)
-
-
-# --- live ---------------------------------------------------------------------------------------
+def test_no_vllm_is_one_sentence():
+    ran = page(LAB_VLLM_PYTHON="/nowhere/python")
+    assert ran.returncode != 0 and ran.stdout == ""
+    assert ran.stderr.count("\n") == 1 and "LAB_VLLM_PYTHON=/nowhere/python" in ran.stderr
 
 
 def page(*words, **environment):
@@ -150,20 +77,143 @@ def page(*words, **environment):
         [sys.executable, str(LAB.path / "two_way.py"), *words],
         capture_output=True,
         text=True,
-        timeout=2 * LIMIT_S,
+        timeout=30,
         env=os.environ | environment,
     )
 
 
+def test_the_model_is_the_same_every_time(tmp_path):
+    config = tiny_llama()
+    files = [write_model(tmp_path / name, config) / "model.safetensors" for name in "ab"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    size = int.from_bytes(files[0].read_bytes()[:8], "little")
+    header = json.loads(files[0].read_bytes()[8 : 8 + size])
+    del header["__metadata__"]
+    end = max(entry["data_offsets"][1] for entry in header.values())
+    assert files[0].stat().st_size == 8 + size + end
+    solution = load_module(LAB.file("solution"))
+    assert end == solution.rank_weights(solution.model_shape(config), 1)["parameters_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "on_gpu", "at_once"),
+    [(16e9, False, True), (2e9, False, False), (16e9, True, False), (None, False, False)],
+)
+def test_both_sizes_start_at_once_only_where_the_memory_allows(
+    tmp_path, monkeypatch, memory, on_gpu, at_once
+):
+    starts = []
+
+    def started(config, *tp_sizes, folder):
+        starts.append(tp_sizes)
+        for process in range(sum(tp_sizes)):
+            Path(folder, f"rank-{process}.log").write_text(f"log of {process}")
+        return [[{"tp_size": tp_size, "rank": n} for n in range(tp_size)] for tp_size in tp_sizes]
+
+    def read_text(path, **options):
+        if str(path) == "/proc/meminfo":
+            if memory is None:  # not Linux
+                raise FileNotFoundError(path)
+            return f"MemTotal: 9 kB\nMemAvailable:   {memory / 1024:.0f} kB\n"
+        return real(path, **options)
+
+    def there(path):
+        return on_gpu if str(path).startswith("/proc/driver") else exists(path)
+
+    real, exists = Path.read_text, Path.exists
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(Path, "exists", there)
+    monkeypatch.setattr(run, "run_ranks", started)
+    one, two = run.measure.__wrapped__(1, 2)
+    assert starts == ([(1, 2)] if at_once else [(1,), (2,)])
+    assert [report["tp_size"] for report in one["reports"] + two["reports"]] == [1, 2, 2]
+    assert len(one["logs"]) == 1 and len(two["logs"]) == 2
+    run.measure.cache_clear()  # of the sizes asked for one by one
+
+
+# --- runs that end badly, without vLLM: the same launcher, another program ------------------------
+
+
+@pytest.fixture
+def pretend(tmp_path, monkeypatch):
+    """Runs a program of one line in the place of live/rank.py: pretend(program, **options)."""
+    monkeypatch.setenv("LAB_VLLM_PYTHON", sys.executable)
+
+    def launch(program, *tp_sizes, **options):
+        place = tmp_path / "live"
+        place.mkdir()
+        (place / "rank.py").write_text("import os, sys, time\n" + program)
+        (tmp_path / "run").mkdir()
+        return run.run_ranks(
+            tiny_llama(),
+            *(tp_sizes or [2]),
+            folder=tmp_path / "run",
+            program=place / "rank.py",
+            **options,
+        )
+
+    return launch
+
+
+def test_a_failing_rank_is_named_and_the_other_stopped(pretend, nothing_left):
+    program = "if os.environ['RANK'] == '1': raise ValueError('no such layer')\ntime.sleep(60)"
+    began = time.monotonic()
+    with pytest.raises(run.LiveError, match="rank 1: .*ValueError: no such layer"):
+        pretend(program)
+    assert time.monotonic() - began < 20
+
+
+def test_a_rank_that_hangs_is_stopped_at_the_limit(pretend, nothing_left):
+    program = "print('waiting for', os.environ['RANK'], flush=True)\ntime.sleep(60)"
+    with pytest.raises(run.LiveError, match="rank 0: did not end by itself and was stopped"):
+        pretend(program, timeout_s=2)
+
+
+def test_shared_memory_and_helpers_of_a_dead_rank_are_removed(pretend, nothing_left):
+    program = (
+        "import subprocess\n"
+        "name = os.path.basename(os.environ['LAB_MEETING'])\n"
+        "open(f'/dev/shm/{name}-tp:0-[0-1]-cpushm_' + os.environ['RANK'], 'w').write('x')\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', 'live/rank.py'])\n"
+        "if os.environ['RANK'] == '0': time.sleep(0.5); os.kill(os.getpid(), 9)\n"
+        "time.sleep(60)"
+    )
+    with pytest.raises(run.LiveError, match="rank 0: died of signal 9"):
+        pretend(program)
+
+
+def test_runs_at_the_same_time_meet_apart_and_report_apart(pretend, nothing_left):
+    program = (
+        "import json, pathlib\n"
+        "job = pathlib.Path(sys.argv[1])\n"
+        "names = ('RANK', 'WORLD_SIZE', 'LAB_PROCESS', 'LAB_MEETING')\n"
+        "report = [os.environ[name] for name in names]\n"
+        "report.append(json.loads(job.read_text())['engine']['tensor_parallel_size'])\n"
+        "path = job.with_name(f'{job.stem}-rank-{report[0]}.json')\n"
+        "path.write_text(json.dumps(report))"
+    )
+    one, two = pretend(program, 1, 2)
+    who = [report[:3] for report in one + two]  # rank, of how many, process
+    assert who == [["0", "1", "0"], ["0", "2", "1"], ["1", "2", "2"]]
+    assert one[0][3] != two[0][3] == two[1][3]
+    assert [report[4] for report in one + two] == [1, 2, 2]
+
+
+# --- live ---------------------------------------------------------------------------------------
+
+
 @pytest.mark.vllm
-@pytest.mark.timeout(2 * LIMIT_S + 20)  # vLLM is started twice
-def test_make_two_way_prints_one_page_that_agrees(nothing_left, tmp_path):
-    run = page("--json", str(tmp_path / "measured.json"))
-    assert run.returncode == 0, run.stderr
-    assert len(run.stdout.splitlines()) <= 45
-    assert "yes  token ids equal" in run.stdout and "NO " not in run.stdout
-    assert run.stdout.count(" 0\n") >= 3  # residuals
-    measured = json.loads((tmp_path / "measured.json").read_text())
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_make_two_way_prints_one_page_that_agrees(nothing_left, tmp_path, capsys):
+    """What `python two_way.py` does, in this process: the runs are lab 02's live checks' too."""
+    measured = tmp_path / "measured.json"
+    status = two_way.main(["--json", str(measured)])
+    printed = capsys.readouterr().out
+    assert status == 0, printed
+    assert len(printed.splitlines()) <= 45
+    assert "yes  token ids equal" in printed and "NO " not in printed
+    assert printed.count(" 0\n") >= 3  # residuals
+    measured = json.loads(measured.read_text())
     one, two = measured["tp1"]["reports"][0], measured["tp2"]["reports"]
     assert [rank["rank"] for rank in two] == [0, 1]
     assert {rank["kv_cache"]["blocks"] for rank in two} == {2 * one["kv_cache"]["blocks"]}
@@ -175,14 +225,15 @@ def test_make_two_way_prints_one_page_that_agrees(nothing_left, tmp_path):
 
 @pytest.mark.vllm
 @pytest.mark.timeout(LIMIT_S + 20)
-def test_capacity_does_not_double_when_kv_heads_are_copied(two_way, tmp_path, nothing_left):
-    config = two_way.tiny_llama(num_key_value_heads=1)
+def test_capacity_does_not_double_when_kv_heads_are_copied(tmp_path, nothing_left):
+    config = tiny_llama(num_key_value_heads=1)
     solution = load_module(LAB.file("solution"))
     model = solution.model_shape(config)
     alone = solution.kv_capacity(
-        two_way.KV_MEMORY_BYTES, solution.kv_bytes_per_token(model, 1), 128, two_way.MAX_MODEL_LEN
+        run.KV_MEMORY_BYTES, solution.kv_bytes_per_token(model, 1), 128, run.MAX_MODEL_LEN
     )
-    for report in two_way.run_ranks(config, 2, folder=tmp_path, timeout_s=LIMIT_S):
+    (reports,) = run.run_ranks(config, 2, folder=tmp_path, timeout_s=LIMIT_S)
+    for report in reports:
         assert report["kv_cache"]["kv_heads"] == 1
         assert report["kv_cache"]["blocks"] == alone["blocks"]
         qkv = report["parameters"]["model.layers.0.self_attn.qkv_proj.weight"]["shape"]
@@ -191,7 +242,7 @@ def test_capacity_does_not_double_when_kv_heads_are_copied(two_way, tmp_path, no
 
 @pytest.mark.vllm
 @pytest.mark.timeout(LIMIT_S + 20)
-def test_a_killed_rank_ends_the_run_with_a_clear_error(two_way, tmp_path, nothing_left):
+def test_a_killed_rank_ends_the_run_with_a_clear_error(tmp_path, nothing_left):
     def kill_rank_1(ranks):
         def when_connected():
             while not list(SHARED_MEMORY.glob("lab02-*cpushm*")) and ranks[1].poll() is None:
@@ -200,28 +251,26 @@ def test_a_killed_rank_ends_the_run_with_a_clear_error(two_way, tmp_path, nothin
 
         threading.Thread(target=when_connected, daemon=True).start()
 
-    with pytest.raises(two_way.LiveError) as ended:
-        two_way.run_ranks(
-            two_way.tiny_llama(), 2, folder=tmp_path, timeout_s=LIMIT_S, on_start=kill_rank_1
-        )
-    assert "rank-1 was killed by SIGKILL" in str(ended.value)
-    assert "\n" not in str(ended.value)
+    with pytest.raises(run.LiveError) as ended:
+        run.run_ranks(tiny_llama(), 2, folder=tmp_path, timeout_s=LIMIT_S, on_start=kill_rank_1)
+    assert "rank 1: died of signal 9 (SIGKILL)" in str(ended.value)
+    assert len(str(ended.value).splitlines()) <= 2  # a line for each rank
 
 
 @pytest.mark.vllm
 @pytest.mark.timeout(LIMIT_S + 80)  # the engine's own processes import vLLM one after the other
-def test_two_stages_hold_their_layers_and_hand_activations_on(two_way, tmp_path, nothing_left):
+def test_two_stages_hold_their_layers_and_hand_activations_on(tmp_path, nothing_left):
     solution = load_module(LAB.file("solution"))
-    config = two_way.tiny_llama()
-    engine = two_way.run_engine(config, 1, 2, folder=tmp_path, timeout_s=LIMIT_S + 60)
+    config = tiny_llama()
+    engine = run.run_engine(config, 1, 2, folder=tmp_path, timeout_s=LIMIT_S + 60)
     model = solution.model_shape(config)
     for stage, report in enumerate(engine["ranks"]):
         held = sum(parameter["bytes"] for parameter in report["parameters"].values())
         assert held == solution.rank_weights(model, 1, 2, stage)["parameters_bytes"]
         assert report["kv_cache"]["layers"] == solution.stage_layers(4, 2)[stage] == 2
     sent, received = ([call for call, _ in report["calls"]] for report in engine["ranks"])
-    assert sent == ["isend_tensor_dict"] * two_way.NUM_TOKENS  # one hand-over per step
-    assert received == ["irecv_tensor_dict"] * two_way.NUM_TOKENS
+    assert sent == ["isend_tensor_dict"] * run.NUM_TOKENS  # one hand-over per step
+    assert received == ["irecv_tensor_dict"] * run.NUM_TOKENS
     alone = json.loads((LAB.path / "captures" / "tp1" / "report.json").read_text())["ranks"][0]
     assert engine["ranks"][0]["tokens"] == alone["tokens"]
     assert not list(SHARED_MEMORY.glob("vllm_dist_*"))
@@ -230,35 +279,35 @@ def test_two_stages_hold_their_layers_and_hand_activations_on(two_way, tmp_path,
 @pytest.mark.vllm
 @pytest.mark.gpu(1)
 @pytest.mark.timeout(LIMIT_S + 20)
-def test_one_gpu_holds_what_the_ledger_says(two_way, tmp_path, nothing_left):
+def test_one_gpu_holds_what_the_ledger_says(tmp_path, nothing_left):
     """One GPU shows no split; it shows the allocator, and the log line the CPU build has not."""
-    check_gpu(two_way, tmp_path, 1)
+    check_gpu(tmp_path, 1)
 
 
 @pytest.mark.vllm
 @pytest.mark.gpu(2)
 @pytest.mark.timeout(2 * LIMIT_S + 20)
-def test_two_gpus_hold_what_the_ledger_says(two_way, tmp_path, nothing_left):
-    one = check_gpu(two_way, tmp_path / "one", 1)
-    two = check_gpu(two_way, tmp_path / "two", 2)
+def test_two_gpus_hold_what_the_ledger_says(tmp_path, nothing_left):
+    one = check_gpu(tmp_path / "one", 1)
+    two = check_gpu(tmp_path / "two", 2)
     assert one[0]["tokens"] == two[0]["tokens"] == two[1]["tokens"]
     assert two[0]["kv_cache"]["blocks"] == 2 * one[0]["kv_cache"]["blocks"]
     assert two[0]["steps"] == two[1]["steps"]
     (tmp_path / "engine").mkdir()
-    engine = two_way.run_engine(two_way.tiny_llama(), 2, folder=tmp_path / "engine")
+    engine = run.run_engine(tiny_llama(), 2, folder=tmp_path / "engine")
     assert engine["ranks"][0]["tokens"] == one[0]["tokens"]
-    model = load_module(LAB.file("solution")).model_shape(two_way.tiny_llama())
+    model = load_module(LAB.file("solution")).model_shape(tiny_llama())
     layers = model["num_layers"]
     for step in two[0]["steps"]:
         assert sum(operation == "all_reduce" for operation, _ in step) == 2 * layers + 1
 
 
-def check_gpu(two_way, folder, tp_size):
+def check_gpu(folder, tp_size):
     solution = load_module(LAB.file("solution"))
-    config = two_way.tiny_llama()
+    config = tiny_llama()
     model = solution.model_shape(config)
     folder.mkdir(exist_ok=True)
-    reports = two_way.run_ranks(config, tp_size, folder=folder, timeout_s=LIMIT_S)
+    (reports,) = run.run_ranks(config, tp_size, folder=folder, timeout_s=LIMIT_S)
     assert {report["platform"] for report in reports} == {"cuda"}
     ledger = solution.rank_weights(model, tp_size)
     for report in reports:

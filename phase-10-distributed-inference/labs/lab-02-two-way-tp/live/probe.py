@@ -1,7 +1,7 @@
-"""What a live vLLM tells about itself, through public hooks only (read by two_way.py, record.py).
+"""What a live vLLM tells about itself, through public hooks only (imported by rank.py, engine.py).
 
 Importing this module in a worker registers a loader ("noting") that writes down every parameter.
-`Probe` becomes a base class of the worker (worker_extension_cls="live_probe.Probe").
+`Probe` becomes a base class of the worker (worker_extension_cls="probe.Probe").
 """
 
 from vllm.distributed import parallel_state
