@@ -82,8 +82,10 @@ def _die_with_parent(parent):
 
 def _wait(ranks, timeout_s, grace_s):
     deadline, failed = time.monotonic() + timeout_s, False
-    while any(process.poll() is None for process in ranks) and time.monotonic() < deadline:
-        if not failed and any(process.returncode for process in ranks):
+    while None in (statuses := [process.poll() for process in ranks]) and (
+        time.monotonic() < deadline
+    ):
+        if not failed and any(statuses):
             failed = True
             deadline = min(deadline, time.monotonic() + grace_s)
         time.sleep(0.02)

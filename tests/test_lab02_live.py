@@ -28,26 +28,24 @@ LIMIT_S = 240  # of one launch; 8 to 30 s on two quiet cores, `import vllm` bein
 
 
 @pytest.fixture
-def nothing_left():
-    """After the test: no shared memory of the lab's runs, and no process of them."""
-    before = ours()
+def nothing_left(tmp_path):
+    """After the test: no shared memory of this process's runs, and none of their processes."""
     yield
     deadline = time.monotonic() + 5
-    while ours() - before and time.monotonic() < deadline:
+    while ours(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert ours() - before == set()
+    assert ours(tmp_path) == set()
 
 
-def ours():
-    """Shared memory of live runs, and processes that run live/rank.py or live/engine.py."""
-    named = ("lab02-*", "vllm_dist_*", "psm_*")  # the last: what vLLM's message queues use
-    found = {path.name for name in named for path in SHARED_MEMORY.glob(name)}
+def ours(folder):
+    """Shared memory named after this process, and processes that work on a job in `folder`."""
+    found = {path.name for path in SHARED_MEMORY.glob(f"lab02-{os.getpid()}-*")}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"live/rank.py" in words or b"live/engine.py" in words:
+        if str(folder).encode() in words:
             found.add(process.name)
     return found
 
@@ -174,7 +172,7 @@ def test_shared_memory_and_helpers_of_a_dead_rank_are_removed(pretend, nothing_l
         "import subprocess\n"
         "name = os.path.basename(os.environ['LAB_MEETING'])\n"
         "open(f'/dev/shm/{name}-tp:0-[0-1]-cpushm_' + os.environ['RANK'], 'w').write('x')\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', 'live/rank.py'])\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', sys.argv[1]])\n"
         "if os.environ['RANK'] == '0': time.sleep(0.5); os.kill(os.getpid(), 9)\n"
         "time.sleep(60)"
     )

@@ -83,7 +83,8 @@ def run_ranks(
     interpreter, folder = python(), Path(folder).resolve()
     model = write_model(folder / "model", config)
     commands, environments, reports = [], [], []
-    run_id = f"lab02-{uuid.uuid4().hex[:12]}"  # vLLM names its shared memory after the meeting file
+    # vLLM names its shared memory after the file in which the ranks meet.
+    run_id = f"lab02-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     for run, tp_size in enumerate(tp_sizes):
         job = folder / f"job-{run}.json"
         _write_job(job, engine_arguments(model, config, tp_size, **(arguments or {})), more)
