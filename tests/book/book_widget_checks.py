@@ -54,14 +54,17 @@ def expect_bills(page):
     data = page.evaluate("document.querySelector('communication-bill').data")
     assert set(data["gpus"]) == set(lab.GPUS) and set(data["links"]) == set(lab.LINKS)
     cases = []
+    achieved = lab.ACHIEVED_BANDWIDTH, lab.ACHIEVED_ARITHMETIC
+    assert (data["achieved_bandwidth"], data["achieved_arithmetic"]) == achieved
     for model, gpu, link, tp, batch, side in itertools.product(
-        data["models"].values(), lab.GPUS, lab.LINKS, (1, 2, 8, 16), (1, 64, 4096), (0, 1)
+        data["models"].values(), lab.GPUS, lab.LINKS, (1, 2, 8, 16), (1, 64, 512, 4096), (0, 1)
     ):
         bounds = lab.LINKS[link]
         given = {
             "tp": tp,
             "batch": batch,
             "memory_bytes_per_s": lab.GPUS[gpu]["memory_bytes_per_s"] * lab.ACHIEVED_BANDWIDTH,
+            "flops_per_s": lab.GPUS[gpu]["flops_per_s"] * lab.ACHIEVED_ARITHMETIC,
             "c_s": bounds["c_s"][side],
             "a_s": bounds["a_s"][side],
             "busbw_bytes_per_s": bounds["busbw_bytes_per_s"][1 - side],
@@ -75,15 +78,16 @@ def expect_bills(page):
         )
         constants = (case["c_s"], case["a_s"], case["busbw_bytes_per_s"])
         message_s = lab.ring_all_reduce_s(case["tp"], payload, *constants)
-        step_s = lab.decode_step_s(case["weight_bytes"], case["tp"], case["memory_bytes_per_s"])
+        weights, tp, rate = case["weight_bytes"], case["tp"], case["memory_bytes_per_s"]
+        work = (case["batch"], case["flops_per_s"], case["element_bytes"])
+        step_s = lab.step_s(weights, tp, rate, *work)
         share = lab.communication_share(messages, message_s, step_s)
-        paid, saved = lab.tensor_parallel_sides(
-            case["weight_bytes"], case["memory_bytes_per_s"], case["tp"], messages, message_s
-        )
+        paid, saved = lab.tensor_parallel_sides(weights, rate, tp, messages, message_s, *work)
         expected = {
             "messages": messages,
             "payload": payload,
-            "weights_s": step_s,
+            "weights_s": lab.decode_step_s(weights, tp, rate),
+            "step_s": step_s,
             "share": share,
             "paid_s": paid,
             "saved_s": saved,

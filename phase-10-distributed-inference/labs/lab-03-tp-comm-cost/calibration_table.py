@@ -12,7 +12,9 @@ from pathlib import Path
 from statistics import mean, median
 
 from loglog import loglog_svg
-from share_table import KERNELS, US, load_implementation, read_measurements, run
+from share_table import HERE, KERNELS, US, read_measurements
+
+from labkit.loading import load_chosen, run_program
 
 KiB, MiB, GiB = 1024, 1024**2, 1024**3
 TINY, HUGE = 1 * KiB, 512 * MiB
@@ -158,15 +160,7 @@ def figure(lab, data, gpu):
     return loglog_svg(f"NCCL all-reduce, {gpu}, one node", series, crossover)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--svg", metavar="FILE", help="draw the H100's rows into FILE instead")
-    options = parser.parse_args()
-    lab, rows = load_implementation(), read_measurements()
-    data = nccl_rows(rows)
-    if options.svg:
-        Path(options.svg).write_text(figure(lab, data, "H100"))
-        return
+def print_errors(lab, data):
     print("Median |error| on rows the fit has not seen, %\n")
     print(f"{'':30}" + "".join(f"{name:>14}" for name in CLASSES))
     for title, protocols in (
@@ -181,6 +175,9 @@ def main():
     for gpu, protocols, errors in leave_one_out(lab, data):
         chosen = f"{protocols[0][1]:g}, {protocols[1][0]:g}, {protocols[2][2] / 1e6:g}"
         print(line(f"{gpu} ({chosen})", medians([errors])))
+
+
+def print_elsewhere(lab, rows, data):
     print("\nvLLM's kernel in a CUDA graph: 8 KiB gives kernel_s, NCCL's fit gives busbw")
     for gpu, errors in engine_kernels(lab, rows, data).items():
         values = "".join(
@@ -194,6 +191,9 @@ def main():
             f"{size // KiB:10} KiB {seconds / US:10.1f} us {predicted / US:10.1f} us"
             f" {100 * (predicted / seconds - 1):+6.0f} %"
         )
+
+
+def print_constants(lab, data):
     print("\nc, a, busbw from three points")
     for gpu, measured in data.items():
         for ranks, (c_s, a_s, busbw) in sorted(fit(lab, measured, lab.NCCL_PROTOCOLS).items()):
@@ -201,5 +201,19 @@ def main():
             print(f"{gpu:6}{ranks} ranks {c_s / US:6.1f} us {a_s / US:6.2f} us {rate}")
 
 
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--svg", metavar="FILE", help="draw the H100's rows into FILE instead")
+    options = parser.parse_args()
+    lab, rows = load_chosen(HERE), read_measurements()
+    data = nccl_rows(rows)
+    if options.svg:
+        Path(options.svg).write_text(figure(lab, data, "H100"), encoding="utf-8")
+        return
+    print_errors(lab, data)
+    print_elsewhere(lab, rows, data)
+    print_constants(lab, data)
+
+
 if __name__ == "__main__":
-    run(main)
+    run_program(main)

@@ -7,14 +7,9 @@ happens, they are gone when this program ends.
 """
 
 import argparse
-import contextlib
 import datetime
-import hashlib
 import json
-import multiprocessing
 import os
-import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,9 +18,12 @@ from statistics import median
 
 from calibration_table import CLASSES, size_class
 from loglog import bytes_text, loglog_svg
-from share_table import load_implementation, run
+from share_table import HERE
 
-HERE = Path(__file__).resolve().parent
+from labkit.loading import load_chosen, run_program
+from labkit.provenance import write_provenance
+from labkit.ranks import RanksFailed, run_processes
+
 KiB, MiB = 1024, 1024**2
 SIZES = [KiB * 4**step for step in range(9)]  # 1 KiB to 64 MiB
 # Each batch is a few calls back to back. The fastest counts: whatever else the machine does only
@@ -35,8 +33,8 @@ BATCH_S = 0.02  # about how long a batch takes, once the time of a call is known
 MAX_CALLS = 200
 
 
-def run_rank(rank, num_ranks, backend, folder, sizes, deadline_s, results):
-    """One process: time every payload; rank 0 puts [(bytes, [seconds per call, ...]), ...]."""
+def run_rank(rank, num_ranks, backend, folder, sizes, deadline_s):
+    """One process: time every payload; rank 0 writes [[bytes, [seconds per call, ...]], ...]."""
     import torch  # here, so that the rest of the lab needs numpy alone
     import torch.distributed as dist
 
@@ -81,7 +79,7 @@ def run_rank(rank, num_ranks, backend, folder, sizes, deadline_s, results):
             calls = max(1, min(MAX_CALLS, int(BATCH_S / batch_s(buffer, 2))))
             found.append((size, [batch_s(buffer, calls) for _ in range(BATCHES)]))
         if rank == 0:
-            results.put(found)
+            (folder / "times.json").write_text(json.dumps(found))
         dist.barrier()
     finally:
         dist.destroy_process_group()
@@ -92,41 +90,22 @@ def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
 
     RuntimeError when a process fails or the deadline passes; no process is left behind.
     """
-    context = multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (num_ranks, backend, folder, sizes, deadline_s, results)
-        processes = [
-            context.Process(target=run_rank, args=(rank, *arguments), daemon=True)
-            for rank in range(num_ranks)
-        ]
+        job = {
+            "num_ranks": num_ranks,
+            "backend": backend,
+            "folder": folder,
+            "sizes": list(sizes),
+            "deadline_s": deadline_s,
+        }
+        command = [sys.executable, "-B", str(HERE / "measure.py"), "--rank"]
+        commands = [[*command, json.dumps(job | {"rank": rank})] for rank in range(num_ranks)]
         try:
-            for process in processes:
-                process.start()
-            limit = time.monotonic() + deadline_s
-            found = None
-            running = True
-            while running:
-                running = any(process.is_alive() for process in processes)
-                if not results.empty():
-                    found = results.get()  # read before joining: a full pipe would block rank 0
-                failed = [p.exitcode for p in processes if p.exitcode not in (None, 0)]
-                if failed:
-                    raise RuntimeError(f"a process over {num_ranks} ranks ended with {failed[0]}")
-                if time.monotonic() > limit:
-                    raise RuntimeError(f"{num_ranks} ranks took more than {deadline_s} s")
-                time.sleep(0.02)
-            if found is None and not results.empty():
-                found = results.get()
-            if found is None:
-                raise RuntimeError(f"{num_ranks} ranks ended without an error and without times")
-            return found
-        finally:
-            for process in processes:
-                if process.is_alive():
-                    process.kill()
-                if process.pid:
-                    process.join(10)
+            run_processes(commands, folder, timeout_s=deadline_s)
+        except RanksFailed as error:
+            raise RuntimeError(f"{backend} over {num_ranks} processes:\n{error}") from None
+        found = json.loads((Path(folder) / "times.json").read_text())
+    return [(size, times) for size, times in found]
 
 
 def fit(lab, table, protocols):
@@ -159,58 +138,6 @@ def fit(lab, table, protocols):
     return alone, f"{reason}: each rank count is fitted alone, its latency all in c"
 
 
-def git_commit():
-    """The commit of this folder, with `-dirty` when its files differ from it; None without git."""
-
-    def git(*arguments):
-        command = ["git", "-C", str(HERE), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-        return done.stdout.strip()
-
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        changed = git("status", "--porcelain", "--", "*.py", "*.jsonl")
-        return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
-    return None
-
-
-def processor():
-    """The processor's name, as far as the system tells."""
-    with contextlib.suppress(OSError):
-        for text in Path("/proc/cpuinfo").read_text().splitlines():
-            if text.startswith("model name"):
-                return text.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def provenance(backend, folder, names):
-    """Everything that a reader needs to judge the run, and the hash of each file beside it."""
-    import numpy
-    import torch
-
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {
-        "command": "python measure.py " + " ".join(sys.argv[1:]),
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "git_commit": git_commit(),
-        "backend": backend,
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-        },
-        "hardware": {
-            "system": f"{platform.system()} {platform.machine()}",
-            "processor": processor(),
-            "cpus": os.cpu_count(),
-            "load_average": [round(load, 1) for load in os.getloadavg()],
-            "gpus": gpus,
-        },
-        "sha256": {
-            name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names
-        },
-    }
-
-
 def report(lab, table, constants, protocols):
     """The text: per rank count the constants, and each payload measured and predicted."""
     lines = []
@@ -237,44 +164,39 @@ def report(lab, table, constants, protocols):
     return "\n".join(lines)
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="out/measure-comm", help="folder for the three files")
     parser.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
     parser.add_argument("--ranks", type=int, nargs="+", help="default: 2 4, or 2 4 8 GPUs")
-    options = parser.parse_args()
+    parser.add_argument("--rank", metavar="JOB", help=argparse.SUPPRESS)  # one process of a run
+    return parser.parse_args()
+
+
+def chosen_ranks(options):
+    """(backend, rank counts, GPUs here); one sentence and status 1 for what cannot be."""
     if min(options.ranks or [2]) < 2:
         sys.exit(f"--ranks must be 2 or more processes each, not {options.ranks}")
     try:
         import torch
     except ImportError:
         sys.exit("measure.py needs Torch; `make torch` installs it")
-    lab = load_implementation()
     gpus = torch.cuda.device_count()
     backend = options.backend
     if backend == "auto":
         backend = "nccl" if gpus >= 2 else "gloo"
     if backend == "nccl" and gpus < 2:
         sys.exit(f"--backend nccl needs 2 GPUs or more and this machine has {gpus}; leave it out")
-    ranks = sorted(set(options.ranks or [p for p in (2, 4, 8) if p <= (gpus or 4)]))
-    if backend == "gloo" and not options.ranks:
-        ranks = [2, 4]
+    usual = [2, 4] if backend == "gloo" else [p for p in (2, 4, 8) if p <= gpus]
+    ranks = sorted(set(options.ranks or usual))
     if backend == "nccl" and ranks[-1] > gpus:
         sys.exit(f"--ranks must be at most {gpus} with nccl, one GPU each, not {ranks}")
-    # Gloo has one protocol; the switch is NCCL's.
-    protocols = lab.NCCL_PROTOCOLS if backend == "nccl" else lab.STRAIGHT_LINE
-    runs = {}
-    for num_ranks in ranks:
-        print(f"{backend}, {num_ranks} ranks ...", flush=True)
-        runs[num_ranks] = measure(num_ranks, backend)
-    table = {p: {size: min(times) for size, times in runs[p]} for p in ranks}
-    constants, remark = fit(lab, table, protocols)
-    if remark:
-        print(remark)
-    print(report(lab, table, constants, protocols))
+    return backend, ranks, gpus
 
-    folder = Path(options.out)
-    folder.mkdir(parents=True, exist_ok=True)
+
+def content(backend, runs, constants, remark):
+    """What measurements.json holds."""
+    names = ("c_s", "a_s", "busbw_bytes_per_s")
     rows = [
         {
             "ranks": p,
@@ -283,41 +205,68 @@ def main():
             "median_s": median(times),
             "slowest_s": max(times),
         }
-        for p in ranks
-        for size, times in runs[p]
+        for p, run in runs.items()
+        for size, times in run
     ]
-    fitted = {
-        str(p): dict(zip(("c_s", "a_s", "busbw_bytes_per_s"), constants[p], strict=True))
-        for p in ranks
-    }
-    content = {
+    fitted = {str(p): dict(zip(names, constants[p], strict=True)) for p in runs}
+    return {
         "backend": backend,
         "batches": BATCHES,
         "fit": fitted,
         "remark": remark,
         "rows": rows,
     }
-    (folder / "measurements.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def picture(lab, title, table, constants, protocols):
     series = [
         {
             "label": f"{p} ranks",
-            "measured": sorted(table[p].items()),
-            "given": [min(table[p]), max(table[p])],
+            "measured": sorted(times.items()),
+            "given": [min(times), max(times)],
             "predict": lambda size, p=p: lab.predict_all_reduce_s(
                 p, size, *constants[p], protocols
             ),
             "straight": lambda size, p=p: lab.ring_all_reduce_s(p, size, *constants[p]),
         }
-        for p in ranks
+        for p, times in table.items()
     ]
+    most = max(table)
+    return loglog_svg(title, series, lab.crossover_bytes(most, *constants[most]))
+
+
+def main():
+    options = arguments()
+    if options.rank:
+        job = json.loads(options.rank)
+        return run_rank(**job | {"folder": Path(job["folder"])})
+    backend, ranks, gpus = chosen_ranks(options)
+    lab = load_chosen(HERE)
+    # Gloo has one protocol; the switch is NCCL's.
+    protocols = lab.NCCL_PROTOCOLS if backend == "nccl" else lab.STRAIGHT_LINE
+    runs = {}
+    for num_ranks in ranks:
+        print(f"{backend}, {num_ranks} ranks ...", flush=True)
+        runs[num_ranks] = measure(num_ranks, backend)
+    table = {p: {size: min(times) for size, times in run} for p, run in runs.items()}
+    constants, remark = fit(lab, table, protocols)
+    if remark:
+        print(remark)
+    print(report(lab, table, constants, protocols))
+
+    folder = Path(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    measured = json.dumps(content(backend, runs, constants, remark), indent=1) + "\n"
+    (folder / "measurements.json").write_text(measured)
     where = f"{gpus} GPUs" if backend == "nccl" else f"{os.cpu_count()} CPUs"
-    crossover = lab.crossover_bytes(ranks[-1], *constants[ranks[-1]])
     title = f"{backend} all-reduce, one machine, {where}"
-    (folder / "plot.svg").write_text(loglog_svg(title, series, crossover))
-    record = provenance(backend, folder, ("measurements.json", "plot.svg"))
-    (folder / "provenance.json").write_text(json.dumps(record, indent=1) + "\n")
+    drawn = picture(lab, title, table, constants, protocols)
+    (folder / "plot.svg").write_text(drawn, encoding="utf-8")
+    command = " ".join(["python measure.py", *sys.argv[1:]])
+    files = ("measurements.json", "plot.svg")
+    write_provenance(command, folder, files, ("numpy", "torch"), backend=backend)
     print(f"wrote {folder / 'plot.svg'}, measurements.json and provenance.json")
 
 
 if __name__ == "__main__":
-    run(main)
+    run_program(main)

@@ -6,10 +6,8 @@ def step_messages__one_per_layer(num_layers, tokens, hidden_size, element_bytes)
 
     A layer is two blocks, attention and MLP, and each ends in a row-parallel product whose partial
     sums must meet.
-    Rejected by: test_step_messages
+    Rejected by: test_step_messages__two_per_layer
     """
-    require(num_layers=num_layers, tokens=tokens)
-    require(hidden_size=hidden_size, element_bytes=element_bytes)
     return num_layers, tokens * hidden_size * element_bytes
 
 
@@ -17,21 +15,35 @@ def step_messages__bits_for_bytes(num_layers, tokens, hidden_size, element_bytes
     """the payload is counted in bits.
 
     element_bytes is already bytes; only a network's printed rate is in bits.
-    Rejected by: test_step_messages
+    Rejected by: test_step_messages__two_per_layer
     """
-    require(num_layers=num_layers, tokens=tokens)
-    require(hidden_size=hidden_size, element_bytes=element_bytes)
     return 2 * num_layers, tokens * hidden_size * element_bytes * 8
+
+
+def step_messages__only_decode(num_layers, tokens, hidden_size, element_bytes):
+    """the payload is that of one token, whatever the step holds.
+
+    A step's activations are [tokens, hidden_size]: a batch of 64 sends 64 times the bytes of one.
+    Rejected by: test_step_messages__two_per_layer
+    """
+    return 2 * num_layers, hidden_size * element_bytes
+
+
+def step_messages__per_token(num_layers, tokens, hidden_size, element_bytes):
+    """every token gets messages of its own.
+
+    All tokens of a step share its all-reduces: the count stays, the payload grows.
+    Rejected by: test_step_messages__two_per_layer
+    """
+    return 2 * num_layers * tokens, hidden_size * element_bytes
 
 
 def ring_all_reduce_s__p_hops(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """a ring of p ranks makes 2p hops instead of 2(p-1).
 
     After p-1 hops every chunk has met all p ranks; one more would bring it back to its start.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     traffic = 2 * (num_ranks - 1) / num_ranks * payload_bytes
@@ -43,10 +55,8 @@ def ring_all_reduce_s__no_constant(num_ranks, payload_bytes, c_s, a_s, busbw_byt
 
     Launching costs 3 to 8 us whatever the ranks and the bytes: at 8 KiB and two ranks that is most
     of the bill.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     hops = 2 * (num_ranks - 1)
     return hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
 
@@ -55,10 +65,8 @@ def ring_all_reduce_s__constant_per_hop(num_ranks, payload_bytes, c_s, a_s, busb
     """the constant c is paid on every hop.
 
     The whole ring is one kernel: c is paid once, a on every hop.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     hops = 2 * (num_ranks - 1)
     return hops * (c_s + a_s) + hops / num_ranks * payload_bytes / busbw_bytes_per_s
 
@@ -67,10 +75,8 @@ def ring_all_reduce_s__whole_buffer_per_hop(num_ranks, payload_bytes, c_s, a_s, 
     """every hop carries the whole buffer instead of one chunk.
 
     A hop moves bytes/p. That is why a ring's traffic hardly grows with the ranks.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     hops = 2 * (num_ranks - 1)
@@ -81,10 +87,8 @@ def ring_all_reduce_s__half_the_trip(num_ranks, payload_bytes, c_s, a_s, busbw_b
     """the ring reduces but never gathers.
 
     p-1 hops leave each rank with one finished chunk; the other ranks still need it.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     hops = num_ranks - 1
@@ -96,10 +100,8 @@ def ring_all_reduce_s__both_directions(num_ranks, payload_bytes, c_s, a_s, busbw
 
     Each rank sends 2(p-1)/p of the bytes one way round; what comes in at the same time is another
     rank's traffic. busbw is one direction.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     hops = 2 * (num_ranks - 1)
@@ -110,10 +112,8 @@ def ring_all_reduce_s__one_rank_pays(num_ranks, payload_bytes, c_s, a_s, busbw_b
     """one rank alone still pays the launch.
 
     An engine with one rank skips the call; its bill is 0.
-    Rejected by: test_ring_all_reduce
+    Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     hops = 2 * (num_ranks - 1)
     return c_s + hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
 
@@ -123,9 +123,8 @@ def decode_step_s__unsharded(weight_bytes, num_ranks, memory_bytes_per_s):
 
     The comforting denominator: at TP=8 it turns 58 % lost into 15 %. Each rank reads only W/p, so
     the step shrinks while the bill grows.
-    Rejected by: test_share_of_a_sharded_step, test_within_a_node_never_across
+    Rejected by: test_decode_step_s__shards_the_weights
     """
-    require(weight_bytes=weight_bytes, num_ranks=num_ranks, memory_bytes_per_s=memory_bytes_per_s)
     return weight_bytes / memory_bytes_per_s
 
 
@@ -133,9 +132,8 @@ def communication_share__of_the_step_alone(num_messages, message_s, step_s):
     """the bill is divided by the step without communication.
 
     That is an overhead, and it can exceed 1. A share is bill / (bill + step).
-    Rejected by: test_share_of_a_sharded_step
+    Rejected by: test_communication_share__divides_by_the_whole_step
     """
-    require(num_messages=num_messages, message_s=message_s, step_s=step_s)
     return num_messages * message_s / step_s if step_s else 0.0
 
 
@@ -143,9 +141,8 @@ def communication_share__one_message(num_messages, message_s, step_s):
     """a step sends one message.
 
     One all-reduce of 7 us looks harmless; a step has 64 of them, one after the other.
-    Rejected by: test_share_of_a_sharded_step
+    Rejected by: test_communication_share__divides_by_the_whole_step
     """
-    require(num_messages=num_messages, message_s=message_s, step_s=step_s)
     return message_s / (message_s + step_s) if message_s else 0.0
 
 
@@ -153,9 +150,8 @@ def crossover_bytes__no_constant(num_ranks, c_s, a_s, busbw_bytes_per_s):
     """the latency is the hops alone, without c.
 
     c belongs to the latency: it is paid whether or not there are bytes.
-    Rejected by: test_crossover
+    Rejected by: test_crossover_bytes__splits_the_time_in_half
     """
-    require(num_ranks=num_ranks, c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s)
     return a_s * busbw_bytes_per_s * num_ranks if num_ranks > 1 else 0.0
 
 
@@ -163,31 +159,90 @@ def crossover_bytes__latency_times_bandwidth(num_ranks, c_s, a_s, busbw_bytes_pe
     """the crossover is latency times bandwidth, as for a single message.
 
     A ring carries 2(p-1)/p times the payload, so the payload at the crossover is smaller.
-    Rejected by: test_crossover
+    Rejected by: test_crossover_bytes__splits_the_time_in_half
     """
-    require(num_ranks=num_ranks, c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s)
     latency_s = c_s + 2 * (num_ranks - 1) * a_s
     return latency_s * busbw_bytes_per_s if num_ranks > 1 else 0.0
 
 
-def latency_share__hops_only(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
-    """only the hops count as latency, not the launch.
+def step_s__reads_per_token(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """the weights are read again for every token.
 
-    A wire of infinite bandwidth would still leave c and the hops.
-    Rejected by: test_within_a_node_never_across
+    That is what a batch saves: a weight is read once and multiplied with every token of the step.
+    Rejected by: test_step_s__has_two_roofs
     """
-    total_s = ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
-    return 2 * (num_ranks - 1) * a_s / total_s if total_s else 0.0
+    reading_s = tokens * decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    return max(reading_s, 2 * tokens * weight_bytes / element_bytes / (num_ranks * flops_per_s))
+
+
+def step_s__only_memory(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """a step takes as long as reading, however many tokens it holds.
+
+    From about 300 tokens on an H100 multiplies longer than it reads. Whoever leaves that out
+    finds that tensor parallelism never pays at large batch, where it pays most.
+    Rejected by: test_step_s__has_two_roofs
+    """
+    return decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+
+
+def step_s__one_flop(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """a weight costs one flop per token.
+
+    It costs two: the product, and its addition to the sum. Vendors count both.
+    Rejected by: test_step_s__has_two_roofs
+    """
+    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    return max(reading_s, tokens * weight_bytes / element_bytes / (num_ranks * flops_per_s))
+
+
+def step_s__one_after_the_other(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """the rank first reads everything and multiplies afterwards.
+
+    A GPU multiplies one tile while it reads the next: the slower of the two decides.
+    Rejected by: test_step_s__has_two_roofs
+    """
+    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    return reading_s + 2 * tokens * weight_bytes / element_bytes / (num_ranks * flops_per_s)
+
+
+def step_s__every_rank_multiplies_all(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """the arithmetic is not sharded.
+
+    A rank multiplies with the weights that it holds, 1/p of them, as it reads only those.
+    Rejected by: test_step_s__has_two_roofs
+    """
+    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    return max(reading_s, 2 * tokens * weight_bytes / element_bytes / flops_per_s)
+
+
+def step_s__bytes_for_weights(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """bytes are counted where weights are multiplied.
+
+    A BF16 weight is two bytes and one factor: 16 GB are 8 billion weights.
+    Rejected by: test_step_s__has_two_roofs
+    """
+    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    return max(reading_s, 2 * tokens * weight_bytes / (num_ranks * flops_per_s))
 
 
 def link_bytes_per_s__bits(link):
     """the bits of a network are taken for bytes.
 
     10 GbE is 10 gigabits per second: 1.25 GB/s.
-    Rejected by: test_links
+    Rejected by: test_link_bytes_per_s__one_direction
     """
-    if link not in list(LINKS):
-        raise ValueError(f"link {link!r} has no bytes/s here; known links: {', '.join(LINKS)}")
     number, unit = LINKS[link]["printed"]
     return number * (0.5e9 if unit.startswith("GB") else 1e9)
 
@@ -196,10 +251,8 @@ def link_bytes_per_s__both_directions(link):
     """both directions of an NVLink are counted for a message that goes one way.
 
     NVLink 4 prints 900 GB/s: 450 out and 450 in. A rank's outgoing traffic has the 450.
-    Rejected by: test_links
+    Rejected by: test_link_bytes_per_s__one_direction
     """
-    if link not in list(LINKS):
-        raise ValueError(f"link {link!r} has no bytes/s here; known links: {', '.join(LINKS)}")
     number, unit = LINKS[link]["printed"]
     return number * (1e9 if unit.startswith("GB") else 1e9 / 8)
 
@@ -209,10 +262,8 @@ def link_bytes_per_s__gib(link):
 
     Vendors print powers of ten: 1 GB/s is 1e9 bytes per second. 7 % is more than the error of a
     good prediction.
-    Rejected by: test_links
+    Rejected by: test_link_bytes_per_s__one_direction
     """
-    if link not in list(LINKS):
-        raise ValueError(f"link {link!r} has no bytes/s here; known links: {', '.join(LINKS)}")
     number, unit = LINKS[link]["printed"]
     return number * 2**30 / (2 if unit.startswith("GB") else 8)
 
@@ -221,27 +272,85 @@ def all_reduce_range_s__low_ends_together(link, num_ranks, payload_bytes):
     """the low ends of all three columns are taken together.
 
     A low c and a are good, a low busbw is bad: the best box has low times and a high rate.
-    Rejected by: test_links
+    Rejected by: test_all_reduce_range_s__best_and_worst
     """
-    link_bytes_per_s(link)
     names = ("c_s", "a_s", "busbw_bytes_per_s")
-    ends = [[LINKS[link][name][end] for name in names] for end in (0, 1)]
-    low_s, high_s = (ring_all_reduce_s(num_ranks, payload_bytes, *end) for end in ends)
+    low, high = ([LINKS[link][name][end] for name in names] for end in (0, 1))
+    low_s, high_s = (ring_all_reduce_s(num_ranks, payload_bytes, *end) for end in (low, high))
     return low_s, high_s
 
 
+def all_reduce_range_s__worst_first(link, num_ranks, payload_bytes):
+    """the worst box comes first.
+
+    The docstring's order is (best_s, worst_s): the shorter time first.
+    Rejected by: test_all_reduce_range_s__best_and_worst
+    """
+    row = LINKS[link]
+    (low_c, high_c), (low_a, high_a) = row["c_s"], row["a_s"]
+    low_busbw, high_busbw = row["busbw_bytes_per_s"]
+    best_s = ring_all_reduce_s(num_ranks, payload_bytes, low_c, low_a, high_busbw)
+    return ring_all_reduce_s(num_ranks, payload_bytes, high_c, high_a, low_busbw), best_s
+
+
 def tensor_parallel_sides__saves_the_step(
-    weight_bytes, memory_bytes_per_s, num_ranks, num_messages, message_s
+    weight_bytes,
+    memory_bytes_per_s,
+    num_ranks,
+    num_messages,
+    message_s,
+    tokens=1,
+    flops_per_s=math.inf,
+    element_bytes=2,
 ):
     """the saving is the whole sharded step.
 
-    TP does not save what each rank still has to read. The saving is what it no longer reads,
-    W/BW less W/(p BW).
-    Rejected by: test_both_sides_of_the_rule
+    TP does not save what each rank still has to do. The saving is what it no longer does, the step
+    on one rank less the step on p ranks.
+    Rejected by: test_tensor_parallel_sides__paid_and_saved
     """
-    require(num_messages=num_messages, message_s=message_s)
-    step_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
-    return num_messages * message_s, step_s
+    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
+    return num_messages * message_s, step_s(weight_bytes, num_ranks, *work)
+
+
+def tensor_parallel_sides__only_reading_saved(
+    weight_bytes,
+    memory_bytes_per_s,
+    num_ranks,
+    num_messages,
+    message_s,
+    tokens=1,
+    flops_per_s=math.inf,
+    element_bytes=2,
+):
+    """only reading is saved, whatever the batch.
+
+    At 4,096 tokens eight H100s spare each other seven eighths of the arithmetic: that is far more
+    than the messages cost.
+    Rejected by: test_tensor_parallel_sides__paid_and_saved
+    """
+    alone_s = decode_step_s(weight_bytes, 1, memory_bytes_per_s)
+    return num_messages * message_s, alone_s - alone_s / num_ranks
+
+
+def tensor_parallel_sides__pays_one_message(
+    weight_bytes,
+    memory_bytes_per_s,
+    num_ranks,
+    num_messages,
+    message_s,
+    tokens=1,
+    flops_per_s=math.inf,
+    element_bytes=2,
+):
+    """one message is paid instead of all of them.
+
+    message_s is the time of one; a step of 32 layers has 64, one after the other.
+    Rejected by: test_tensor_parallel_sides__paid_and_saved
+    """
+    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
+    saved_s = step_s(weight_bytes, 1, *work) - step_s(weight_bytes, num_ranks, *work)
+    return message_s, saved_s
 
 
 def reduce_scatter_s__counted_twice(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
@@ -249,49 +358,64 @@ def reduce_scatter_s__counted_twice(num_ranks, payload_bytes, c_s, a_s, busbw_by
 
     It is the first half of one: p-1 hops, (p-1)/p of the bytes. Counting it twice makes sequence
     parallelism look dearer than it is.
-    Rejected by: test_half_trips
+    Rejected by: test_reduce_scatter_s__is_half_a_ring
     """
     return ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
 
 
-def all_gather_s__payload_is_a_shard(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
-    """the payload is one rank's shard.
+def reduce_scatter_s__whole_payload(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
+    """a rank sends its whole payload, its own chunk included.
 
-    nccl-tests and this lab count the gathered output; each of the p-1 hops moves a p-th of it.
-    Rejected by: test_half_trips
+    1/p of the bytes is the rank's own and stays at home.
+    Rejected by: test_reduce_scatter_s__is_half_a_ring
     """
-    return reduce_scatter_s(num_ranks, num_ranks * payload_bytes, c_s, a_s, busbw_bytes_per_s)
-
-
-def all_to_all_s__sends_to_itself(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
-    """a rank sends itself its own part over the wire.
-
-    1/p of the bytes stay at home.
-    Rejected by: test_half_trips
-    """
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     return c_s + (num_ranks - 1) * a_s + payload_bytes / busbw_bytes_per_s
+
+
+def reduce_scatter_s__half_of_all(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
+    """everything is half of an all-reduce, the launch too.
+
+    The hops and the bytes are half; c is paid in full.
+    Rejected by: test_reduce_scatter_s__is_half_a_ring
+    """
+    return ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s) / 2
 
 
 def bus_bandwidth__algorithm_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
     """the algorithm bandwidth is printed instead of the bus bandwidth.
 
     Bytes over seconds falls with the ranks even on a perfect wire; the factor takes that out.
-    Rejected by: test_bus_bandwidth
+    Rejected by: test_bus_bandwidth__is_what_nccl_tests_prints
     """
-    if operation not in list(OPERATIONS):
-        raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}, not {operation!r}")
     return payload_bytes / seconds_s
+
+
+def bus_bandwidth__all_reduce_for_all(operation, num_ranks, payload_bytes, seconds_s):
+    """every operation is taken for an all-reduce.
+
+    Reduce-scatter, all-gather and all-to-all carry (p-1)/p of the payload, half of an all-reduce.
+    Rejected by: test_bus_bandwidth__is_what_nccl_tests_prints
+    """
+    return payload_bytes / seconds_s * 2 * (num_ranks - 1) / num_ranks
+
+
+def bus_bandwidth__broadcast_spares_the_root(operation, num_ranks, payload_bytes, seconds_s):
+    """a broadcast carries (p-1)/p of the bytes.
+
+    The root sends every byte, and each link of the chain passes every byte on: the factor is 1.
+    Rejected by: test_bus_bandwidth__is_what_nccl_tests_prints
+    """
+    part = (num_ranks - 1) / num_ranks
+    return payload_bytes / seconds_s * (2 * part if operation == "all_reduce" else part)
 
 
 def one_shot_all_reduce_s__ring_bytes(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """one shot moves only a ring's bytes.
 
     Every rank reads the whole buffer of each of its p-1 peers: that is the price of one round.
-    Rejected by: test_one_shot_two_shot_and_min
+    Rejected by: test_one_shot_all_reduce_s__reads_every_peer
     """
     return ring_all_reduce_s(num_ranks, payload_bytes, kernel_s, 0.0, busbw_bytes_per_s)
 
@@ -300,9 +424,8 @@ def two_shot_all_reduce_s__one_round(num_ranks, payload_bytes, kernel_s, busbw_b
     """two shots cost one fixed part.
 
     Nobody may gather before everybody has reduced: there is a second round, and it is priced too.
-    Rejected by: test_one_shot_two_shot_and_min
+    Rejected by: test_two_shot_all_reduce_s__has_two_rounds
     """
-    require(kernel_s=kernel_s)
     return ring_all_reduce_s(num_ranks, payload_bytes, kernel_s, 0.0, busbw_bytes_per_s)
 
 
@@ -312,7 +435,7 @@ def fastest_all_reduce__fixed_threshold(
     """one shot is used up to 512 KiB and two shots above, whatever the ranks.
 
     Where the lines cross depends on the ranks: never for two, near 0.4 MB for eight.
-    Rejected by: test_one_shot_two_shot_and_min
+    Rejected by: test_fastest_all_reduce__switches_with_the_payload
     """
     direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     if payload_bytes <= 512 * 1024:
@@ -324,7 +447,7 @@ def fastest_all_reduce__ring_first(num_ranks, payload_bytes, kernel_s, c_s, a_s,
     """a tie goes to the ring instead of the simplest kernel.
 
     On one rank all three cost nothing. Among equals the docstring's order decides: one_shot first.
-    Rejected by: test_one_shot_two_shot_and_min
+    Rejected by: test_fastest_all_reduce__switches_with_the_payload
     """
     direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     costs = {
@@ -343,7 +466,7 @@ def fastest_all_reduce__tie_by_name(
 
     "ring" stands before "two_shot" there. Among equals the docstring's order decides, so compare
     the seconds alone: min(costs, key=costs.get).
-    Rejected by: test_one_shot_two_shot_and_min
+    Rejected by: test_fastest_all_reduce__switches_with_the_payload
     """
     direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     ring_s = ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
@@ -368,7 +491,7 @@ def hierarchical_all_reduce_s__whole_payload_across(
     """every GPU sends the whole payload across the nodes.
 
     The reduce-scatter left each GPU with 1/g of it, and each has its own network card.
-    Rejected by: test_hierarchical
+    Rejected by: test_hierarchical_all_reduce_s__each_gpu_its_part
     """
     if num_nodes * gpus_per_node == 1:
         return 0.0
@@ -390,7 +513,7 @@ def hierarchical_all_reduce_s__three_launches(
     """each of the three stages pays its own launch.
 
     They are one kernel; the constant is paid once.
-    Rejected by: test_hierarchical
+    Rejected by: test_hierarchical_all_reduce_s__each_gpu_its_part
     """
     node = (gpus_per_node, payload_bytes, c_s, node_a_s, node_busbw_bytes_per_s)
     network = (num_nodes, payload_bytes / gpus_per_node, c_s, network_a_s)
@@ -403,7 +526,7 @@ def expert_parallel_bytes__each_token_once(
     """each token travels once, not to each of its experts.
 
     top_k experts need top_k copies, and as many partial results come back.
-    Rejected by: test_expert_parallel
+    Rejected by: test_expert_parallel_bytes__as_deepep_counts_them
     """
     elements = tokens * hidden_size
     return elements * dispatch_element_bytes, elements * combine_element_bytes
@@ -415,39 +538,10 @@ def expert_parallel_bytes__no_scales(
     """the FP8 scales are left out.
 
     128 elements share a 4-byte scale: 3 % more, enough to miss DeepEP's printed digits.
-    Rejected by: test_expert_parallel
+    Rejected by: test_expert_parallel_bytes__as_deepep_counts_them
     """
     elements = tokens * top_k * hidden_size
     return elements * dispatch_element_bytes, elements * combine_element_bytes
-
-
-def protocol_times_s__fill_at_the_end(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols
-):
-    """the pipeline is filled once, by one rank, instead of travelling round like the payload.
-
-    The chunks under way make the same 2(p-1)/p trips as the payload behind them.
-    Rejected by: test_predict_switches_protocols
-    """
-    return [
-        ring_all_reduce_s(
-            num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
-        )
-        + fill / busbw_bytes_per_s
-        for factor, part, fill in protocols
-    ]
-
-
-def predict_all_reduce_s__always_the_first(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
-    """the protocol for small payloads is used for all.
-
-    Half of what it sends is flags: above a few MiB it loses half the bandwidth.
-    Rejected by: test_predict_switches_protocols, test_predict_measured
-    """
-    constants = (c_s, a_s, busbw_bytes_per_s)
-    return protocol_times_s(num_ranks, payload_bytes, *constants, protocols)[0]
 
 
 def predict_all_reduce_s__straight_line(
@@ -456,9 +550,106 @@ def predict_all_reduce_s__straight_line(
     """there is one protocol with the best of all, low latency and full bandwidth.
 
     No protocol has both; at 1 to 16 MiB the straight line is 20 to 40 % too low.
-    Rejected by: test_predict_switches_protocols, test_predict_measured
+    Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
     """
     return ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
+
+
+def predict_all_reduce_s__always_the_first(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """the protocol for small payloads is used for all.
+
+    Half of what it sends is flags: above a few MiB it loses half the bandwidth.
+    Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
+    """
+    factor, part, fill = protocols[0]
+    ring = (factor * c_s, factor * a_s, part * busbw_bytes_per_s)
+    return ring_all_reduce_s(num_ranks, payload_bytes + fill, *ring)
+
+
+def predict_all_reduce_s__fill_at_the_end(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """the pipeline is filled once, by one rank, instead of travelling round like the payload.
+
+    The chunks under way make the same 2(p-1)/p trips as the payload behind them.
+    Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
+    """
+    return min(
+        ring_all_reduce_s(
+            num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        + fill / busbw_bytes_per_s
+        for factor, part, fill in protocols
+    )
+
+
+def predict_all_reduce_s__factor_on_the_hops(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """the factor slows the hops and not the launch.
+
+    A row's factor is on c and on a, as its comment says.
+    Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
+    """
+    return min(
+        ring_all_reduce_s(
+            num_ranks, payload_bytes + fill, c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        for factor, part, fill in protocols
+    )
+
+
+def predict_all_reduce_s__knows_only_nccl(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """NCCL's protocols are used, whatever is given.
+
+    gloo has one protocol; measure.py gives STRAIGHT_LINE.
+    Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
+    """
+    return min(
+        ring_all_reduce_s(
+            num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        for factor, part, fill in NCCL_PROTOCOLS
+    )
+
+
+def equation__fill_beside_the_ring(point, protocol):
+    """the bytes that fill the pipeline stand beside the payload, without the factor 2(p-1)/p.
+
+    They travel round like the payload. Fitted and predicted by two formulas, constants drift.
+    Rejected by: test_equation__holds_for_every_c_a_and_busbw
+    """
+    (num_ranks, payload_bytes, seconds_s), (factor, part, fill) = point, protocol
+    hops = 2 * (num_ranks - 1)
+    terms = factor, factor * hops, (hops / num_ranks * payload_bytes + fill) / part
+    return [term / seconds_s for term in terms]
+
+
+def equation__seconds_not_divided(point, protocol):
+    """the terms add up to the seconds instead of to 1.
+
+    least_squares wants 1 on the right of every row: divide each term by the measured seconds.
+    Rejected by: test_equation__holds_for_every_c_a_and_busbw
+    """
+    (num_ranks, payload_bytes, _), (factor, part, fill) = point, protocol
+    hops = 2 * (num_ranks - 1)
+    return [factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part]
+
+
+def equation__full_bandwidth(point, protocol):
+    """every protocol has the whole bus bandwidth for payload.
+
+    LL has 0.45 of it: the rest carries flags, so each byte costs 1/0.45 as much.
+    Rejected by: test_equation__holds_for_every_c_a_and_busbw
+    """
+    (num_ranks, payload_bytes, seconds_s), (factor, _, fill) = point, protocol
+    hops = 2 * (num_ranks - 1)
+    terms = factor, factor * hops, hops / num_ranks * (payload_bytes + fill)
+    return [term / seconds_s for term in terms]
 
 
 def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
@@ -466,7 +657,7 @@ def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
 
     A 1 % error at 512 MiB is 20 us, three times the whole bill at 8 KiB. Divide each equation by
     its measured seconds.
-    Rejected by: test_calibrate
+    Rejected by: test_calibrate__returns_what_made_the_points
     """
     rows = [[1, 2 * (p - 1), 2 * (p - 1) / p * size] for p, size, _ in points]
     seconds = [seconds_s for _, _, seconds_s in points]
@@ -479,7 +670,7 @@ def calibrate__forgets_the_protocols(points, protocols=NCCL_PROTOCOLS):
 
     The large point was measured with another protocol than the small ones: its latency is higher,
     and part of its time fills the pipeline.
-    Rejected by: test_calibrate
+    Rejected by: test_calibrate__returns_what_made_the_points
     """
     rows = []
     for num_ranks, payload_bytes, seconds_s in points:
@@ -490,66 +681,54 @@ def calibrate__forgets_the_protocols(points, protocols=NCCL_PROTOCOLS):
     return c_s, a_s, 1 / s_per_byte
 
 
-def calibrate__fill_beside_the_ring(points, protocols=NCCL_PROTOCOLS):
-    """the bytes that fill the pipeline stand beside the payload, without the factor 2(p-1)/p.
+def calibrate__three_points_only(points, protocols=NCCL_PROTOCOLS):
+    """only the first three points are fitted.
 
-    They travel round like the payload: the coefficient of 1/busbw is that of protocol_times_s,
-    2(p-1)/p x (payload + fill) / part. Fitted and predicted by two formulas, constants drift.
-    Rejected by: test_calibrate
+    Three fix the constants; every further one makes them surer, and may cover another payload.
+    Rejected by: test_calibrate__weighs_every_point_the_same
     """
+    check_points(points)
+    points = points[:3]
     chosen = [STRAIGHT_LINE[0]] * len(points)
     for _ in range(4):
-        rows = []
-        for (p, size, seconds_s), (factor, part, fill) in zip(points, chosen, strict=True):
-            hops = 2 * (p - 1)
-            row = [factor, factor * hops, (hops / p * size + fill) / part]
-            rows.append([entry / seconds_s for entry in row])
+        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
         c_s, a_s, s_per_byte = least_squares(rows)
-        fits = [
-            protocol_times_s(*point[:2], c_s, a_s, 1 / s_per_byte, protocols) for point in points
-        ]
-        chosen = [protocols[times.index(min(times))] for times in fits]
+        if s_per_byte == 0:
+            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
+        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
     return c_s, a_s, 1 / s_per_byte
 
 
-def busbw_at__in_the_order_given(num_ranks, measured):
-    """the measured rank counts are taken in the order in which they were given.
+def calibrate__never_looks_again(points, protocols=NCCL_PROTOCOLS):
+    """the points choose their protocol once and are not fitted again.
 
-    np.interp wants them ascending and does not say so when they are not; a dict is in the order in
-    which somebody measured.
-    Rejected by: test_predict_measured
+    The first constants come from a straight line through all points; only the fit after the choice
+    knows which formula each point obeys.
+    Rejected by: test_calibrate__returns_what_made_the_points
     """
-    require(num_ranks=num_ranks)
-    for ranks, busbw in measured.items():
-        require(num_ranks=ranks, busbw_bytes_per_s=busbw)
-    if not measured:
-        raise ValueError("measured must hold the bytes/s of one rank count at least, not {}")
-    ranks = list(measured)
-    logs = np.interp(math.log(num_ranks), np.log(ranks), np.log([measured[p] for p in ranks]))
-    return math.exp(logs)
+    check_points(points)
+    chosen = [STRAIGHT_LINE[0]] * len(points)
+    for _ in range(1):
+        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
+        c_s, a_s, s_per_byte = least_squares(rows)
+        if s_per_byte == 0:
+            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
+        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
+    return c_s, a_s, 1 / s_per_byte
 
 
-def busbw_at__straight_line(num_ranks, measured):
-    """the bandwidth is interpolated without logarithms.
+def calibrate__infinite_busbw(points, protocols=NCCL_PROTOCOLS):
+    """a busbw that the points do not give is called infinite.
 
-    On PCIe it falls from 20 GB/s at two ranks to 1.4 at eight; halfway it is 5, not 14.
-    Rejected by: test_predict_measured
+    The largest payload was the fastest: that is a measurement to repeat, not a wire without end.
+    Rejected by: test_calibrate__refuses_points_that_fix_nothing
     """
-    ranks = sorted(measured)
-    return float(np.interp(num_ranks, ranks, [measured[p] for p in ranks]))
-
-
-def busbw_at__ends_only(num_ranks, measured):
-    """one line is drawn from the first to the last measured rank count.
-
-    The counts between them were measured too; the line goes through the two nearest neighbours.
-    Rejected by: test_predict_measured
-    """
-    require(num_ranks=num_ranks)
-    for ranks, busbw in measured.items():
-        require(num_ranks=ranks, busbw_bytes_per_s=busbw)
-    if not measured:
-        raise ValueError("measured must hold the bytes/s of one rank count at least, not {}")
-    ends = sorted({min(measured), max(measured)})
-    logs = np.interp(math.log(num_ranks), np.log(ends), np.log([measured[p] for p in ends]))
-    return math.exp(logs)
+    check_points(points)
+    chosen = [STRAIGHT_LINE[0]] * len(points)
+    for _ in range(4):
+        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
+        c_s, a_s, s_per_byte = least_squares(rows)
+        if s_per_byte == 0:
+            return c_s, a_s, math.inf
+        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
+    return c_s, a_s, 1 / s_per_byte

@@ -7,14 +7,11 @@ were measured as shares stand in a table of their own.
 """
 
 import json
-import sys
 from pathlib import Path
 
+from labkit.loading import load_chosen, run_program
+
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parents[2]))  # the project's folder, which holds labkit
-
-from labkit.loading import LoadError, chosen_file, load_module  # noqa: E402
-
 KiB, US = 1024, 1e-6
 
 # name: parameters in BF16 bytes, layers, hidden size.
@@ -52,28 +49,8 @@ KERNELS = {
 }
 
 
-def load_implementation():
-    """The module that LAB_IMPL names, from this folder: solution (default) or starter.
-
-    Another name, or a file that cannot be loaded, ends the program with one line and status 2.
-    """
-    try:
-        return load_module(chosen_file(HERE))
-    except (ValueError, LoadError) as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-
-
-def run(main):
-    """Run a program's main; what the learner has not written yet is one sentence, no traceback."""
-    try:
-        main()
-    except NotImplementedError as error:
-        sys.exit(str(error))
-
-
 def read_measurements():
-    text = (HERE / "measurements.jsonl").read_text()
+    text = (HERE / "measurements.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -147,8 +124,7 @@ def mark(predicted):
     return "~" if predicted else ""
 
 
-def main():
-    lab, rows = load_implementation(), read_measurements()
+def print_within(lab, rows):
     print("Share of a decode step that is communication, % (us of one 8 KiB all-reduce)")
     print("Batch 1, BF16, two messages per layer, sharded step.")
     print("~ latency predicted: between two measured rank counts, or from the slow ends of LINKS.")
@@ -163,13 +139,16 @@ def main():
             for value, seconds, predicted in sharded
         )
         print(f"{label:20}{text}{f'{mark(predicted)}{comforting:.0f}':>13}")
+
+
+def print_across(lab, rows):
     lines, latency = ethernet_table(lab)
     print(f"\nTP2 across nodes, 10 GbE, TCP: {latency:.0%} of an 8 KiB message is latency")
     print("Predicted: c 6.6 us (NCCL's tuner), a 35 us (nccl-tests issue 82, less c), 1.25 GB/s")
     for label, value, seconds in lines:
         print(f"{label:20}{f'~{value:.0f}':>5}{f'({seconds / US:.1f})':>8}")
     print(
-        "\nMeasured: transfer's share of a token on Raspberry Pi 4B, 1 GbE (distributed-llama), %"
+        "\nMeasured: transfer's share of a token on Raspberry Pi 4B, 1 GbE, % (distributed-llama)"
     )
     for row in rows:
         if row["kind"] == "tp_ethernet_token":
@@ -177,12 +156,15 @@ def main():
             whole = part["compute_ms"] + part["transfer_ms"]
             label = f"{part['model']} TP{part['tp']}"
             print(f"{label:24}{100 * part['transfer_ms'] / whole:7.0f}")
-    print("\nBoth sides of the rule, 8B TP2, per token: paid < saved means TP is faster")
+
+
+def rule(lab, rows):
+    """[(GPU and link, [(paid s, saved s) of the best and the worst box])], 8B on two GPUs."""
     weights, layers, hidden = MODELS["8B"]
     messages, payload = lab.step_messages(layers, 1, hidden, 2)
-    print("10 GbE: from the best to the worst box of LINKS")
     measured = message_s(lab, rows, "H100", "vLLM graph", 2)[0]
     ethernet = lab.all_reduce_range_s("10 GbE", 2, payload)
+    lines = []
     for gpu, where, seconds in (
         ("H100", "NVLink 4, vLLM graph", (measured,)),
         ("A100", "10 GbE", ethernet),
@@ -190,14 +172,47 @@ def main():
     ):
         rate = lab.ACHIEVED_BANDWIDTH * lab.GPUS[gpu]["memory_bytes_per_s"]
         sides = [lab.tensor_parallel_sides(weights, rate, 2, messages, s) for s in seconds]
+        lines.append((f"{gpu}, {where}", sides))
+    return lines
+
+
+def print_rule(lab, rows):
+    print("\nBoth sides of the rule, 8B TP2, per token: paid < saved means TP is faster")
+    print("10 GbE: from the best to the worst box of LINKS")
+    for label, sides in rule(lab, rows):
         wins = {paid < saved for paid, saved in sides}
         verdict = "either" if len(wins) == 2 else "TP" if True in wins else "one GPU"
         paid = " to ".join(f"{paid * 1e3:.2f}" for paid, _ in sides)
         print(
-            f"{f'{gpu}, {where}':28} paid {paid:>12} ms   saved {sides[0][1] * 1e3:.2f} ms"
-            f"   faster: {verdict}"
+            f"{label:28} paid {paid:>12} ms   saved {sides[0][1] * 1e3:.2f} ms   faster: {verdict}"
         )
 
 
+def print_roofs(lab):
+    """What more tokens do to the same step: messages grow, and so does the arithmetic."""
+    weights, layers, hidden = MODELS["8B"]
+    gpu = lab.GPUS["H100"]
+    rate = lab.ACHIEVED_BANDWIDTH * gpu["memory_bytes_per_s"]
+    flops = lab.ACHIEVED_ARITHMETIC * gpu["flops_per_s"]
+    print("\n8B on eight H100s, NVLink 4, more tokens per step: share of messages, times faster")
+    for tokens in (1, 64, 256, 1024, 4096):
+        messages, payload = lab.step_messages(layers, tokens, hidden, 2)
+        alone_s, together_s = (lab.step_s(weights, p, rate, tokens, flops) for p in (1, 8))
+        texts = []
+        for message in lab.all_reduce_range_s(gpu["link"], 8, payload):
+            part = lab.communication_share(messages, message, together_s)
+            texts.append((f"{part:.0%}", f"{alone_s * (1 - part) / together_s:.1f}"))
+        parts, gains = (" to ".join(column) for column in zip(*texts, strict=True))
+        print(f"{tokens:6} tokens {parts:>12}   {gains:>12}")
+
+
+def main():
+    lab, rows = load_chosen(HERE), read_measurements()
+    print_within(lab, rows)
+    print_across(lab, rows)
+    print_rule(lab, rows)
+    print_roofs(lab)
+
+
 if __name__ == "__main__":
-    run(main)
+    run_program(main)

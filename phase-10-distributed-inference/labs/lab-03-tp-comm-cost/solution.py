@@ -1,91 +1,48 @@
 """Lab 03: the communication bill of tensor parallelism.
 
-One sentence in code: an all-reduce costs `c + 2 (p-1) a + 2 (p-1)/p * bytes / busbw` seconds.
+What does one message cost, how many are there in a step, and what is the step they are added to?
+Three constants describe the machine:
 
-    c       seconds to launch it, once, whatever the number of ranks
-    a       seconds per hop; a ring makes p-1 hops to reduce and p-1 hops to gather
+    c       seconds to launch a collective, once, whatever the number of ranks
+    a       seconds per hop, from a rank to its neighbour
     busbw   bytes per second that one rank sends over its link, in one direction
 
 Times are seconds, sizes bytes, rates bytes per second; `p` is num_ranks. 1 KiB is 1024 bytes,
 1 GB/s is 1e9 bytes per second, 10 Gb/s is 1.25e9. One rank never communicates and pays nothing.
 """
 
+import functools
+import inspect
+import json
 import math
 import numbers
+from pathlib import Path
 
 import numpy as np
 
-# What the vendor prints, and what people measured. Between real boxes the measured columns vary,
-# so each is a range (lowest, highest) in SI units. Vendors print NVLink and PCIe as the sum of both
-# directions in gigabytes, networks as one direction in gigabits. Sources: README.md, "The tables".
+# links.json names the source of every number; here stand the numbers alone.
+_HARDWARE = json.loads(Path(__file__).with_name("links.json").read_text(encoding="utf-8"))
+
+# {link: {"printed": (number, unit), "c_s": (lowest, highest), "a_s", "busbw_bytes_per_s": too}}
+# Vendors print NVLink and PCIe as the sum of both directions in gigabytes, networks as one
+# direction in gigabits. Between real boxes the measured columns vary, so each is a range.
 LINKS = {
-    "NVLink 3": {
-        "printed": (600, "GB/s both directions"),  # A100
-        "c_s": (6.6e-6, 8.4e-6),
-        "a_s": (0.6e-6, 1.0e-6),
-        "busbw_bytes_per_s": (193e9, 235e9),
-    },
-    "NVLink 4": {
-        "printed": (900, "GB/s both directions"),  # H100, H200
-        "c_s": (4.3e-6, 6.6e-6),
-        "a_s": (0.6e-6, 0.9e-6),
-        "busbw_bytes_per_s": (320e9, 482e9),  # 482 > 450: the switch adds, the formula flatters
-    },
-    "NVLink 5": {
-        "printed": (1800, "GB/s both directions"),  # B200
-        "c_s": (6.6e-6, 7.7e-6),
-        "a_s": (0.6e-6, 1.3e-6),
-        "busbw_bytes_per_s": (534e9, 839e9),
-    },
-    "PCIe 4": {
-        "printed": (62, "GB/s both directions"),  # x16: L40S; 20 for two cards, 1.4 for eight
-        "c_s": (1.8e-6, 6.6e-6),
-        "a_s": (1.0e-6, 1.4e-6),
-        "busbw_bytes_per_s": (1.4e9, 20e9),
-    },
-    "PCIe 5": {
-        "printed": (126, "GB/s both directions"),  # x16: RTX PRO 6000
-        "c_s": (3.2e-6, 6.6e-6),
-        "a_s": (1.0e-6, 1.5e-6),
-        "busbw_bytes_per_s": (25e9, 39e9),
-    },
-    "10 GbE": {
-        "printed": (10, "Gb/s each direction"),  # TCP sockets
-        "c_s": (6.6e-6, 8.4e-6),
-        "a_s": (30e-6, 39e-6),
-        "busbw_bytes_per_s": (1.06e9, 1.25e9),
-    },
-    "100 GbE": {
-        "printed": (100, "Gb/s each direction"),  # RDMA (2.7 us a hop) or TCP sockets (39 us)
-        "c_s": (6.6e-6, 8.4e-6),
-        "a_s": (2.7e-6, 39e-6),
-        "busbw_bytes_per_s": (10.6e9, 12.5e9),
-    },
-    "400 GbE": {
-        "printed": (400, "Gb/s each direction"),  # RDMA
-        "c_s": (6.6e-6, 8.4e-6),
-        "a_s": (2.7e-6, 14e-6),
-        "busbw_bytes_per_s": (42e9, 50e9),
-    },
-    "InfiniBand NDR": {
-        "printed": (400, "Gb/s each direction"),
-        "c_s": (6.6e-6, 8.4e-6),
-        "a_s": (2.7e-6, 14e-6),
-        "busbw_bytes_per_s": (42e9, 50e9),
-    },
+    link: {name: tuple(cell.get("range") or cell["value"]) for name, cell in row.items()}
+    for link, row in _HARDWARE["links"].items()
 }
 
-# Memory bandwidth in bytes/s as the vendor prints it, and the link the GPU comes with.
+# {GPU: {"link": its own, "memory_bytes_per_s": ..., "flops_per_s": ..., "memory_bytes": ...}}
+# memory_bytes is what the driver reports, less than the label; flops_per_s is dense BF16.
 GPUS = {
-    "A100": {"memory_bytes_per_s": 2.039e12, "link": "NVLink 3"},
-    "H100": {"memory_bytes_per_s": 3.35e12, "link": "NVLink 4"},
-    "B200": {"memory_bytes_per_s": 8.0e12, "link": "NVLink 5"},
-    "L40S": {"memory_bytes_per_s": 0.864e12, "link": "PCIe 4"},
+    gpu: {name: cell if name == "link" else cell["value"] for name, cell in row.items()}
+    for gpu, row in _HARDWARE["gpus"].items()
 }
 
-# A decode step reads the weights at about this part of the printed bandwidth. An assumption, and
-# the same one everywhere in this lab, so that shares can be compared.
+# A decode step reads the weights at about this part of the printed bandwidth, and a large batch
+# multiplies at about this part of the printed arithmetic. Assumptions, and the same ones everywhere
+# in this lab, so that shares can be compared.
 ACHIEVED_BANDWIDTH = 0.8
+ACHIEVED_ARITHMETIC = 0.6
 
 # A library switches protocols with the payload. One row each: factor on c and a, part of busbw that
 # carries payload, bytes that fill the pipeline before anything comes out.
@@ -110,53 +67,77 @@ COUNTS = {
 }
 
 
+# --- Given: what the functions below may rely on -------------------------------------------------
+
+
 def require(**quantities):
     """Raise ValueError, naming argument, unit and value, unless every quantity makes sense.
 
-    The name carries the unit: `..._bytes_per_s` above 0, `..._bytes` and `..._s` at least 0, and
-    the names in COUNTS whole and at least 1. Call it first: `require(num_ranks=num_ranks, ...)`.
+    The name carries the unit: `..._per_s` and `seconds_s` (a measured time) above 0, `..._bytes`
+    and `..._s` at least 0, the names in COUNTS whole and at least 1, `link` one of LINKS,
+    `operation` one of OPERATIONS. A name that says nothing is not looked at.
     """
     for name, value in quantities.items():
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        good = number and math.isfinite(value)
+        finite = number and math.isfinite(value)
         if name in COUNTS:
-            good = good and value == int(value) and value >= 1
+            good = finite and value == int(value) and value >= 1
             wanted = f"a whole number of {COUNTS[name]}, at least 1"
+        elif name in ("link", "operation"):
+            known = tuple(LINKS if name == "link" else OPERATIONS)
+            good, wanted = value in known, f"one of {', '.join(known)}"
+        elif name.endswith("flops_per_s"):
+            good, wanted = number and value > 0, "a number of flop/s above 0"
         elif name.endswith("_bytes_per_s"):
-            good, wanted = good and value > 0, "a number of bytes/s above 0"
-        else:
+            good, wanted = finite and value > 0, "a number of bytes/s above 0"
+        elif name == "seconds_s":
+            good, wanted = finite and value > 0, "a number of s above 0"
+        elif name.endswith(("_bytes", "_s")):
             unit = "bytes" if name.endswith("_bytes") else "s"
-            good, wanted = good and value >= 0, f"a number of {unit}, at least 0"
+            good, wanted = finite and value >= 0, f"a number of {unit}, at least 0"
+        else:
+            continue
         if not good:
             raise ValueError(f"{name} must be {wanted}, not {value!r}")
+
+
+def checked(function):
+    """Make a function `require` its arguments before it runs, so that its body holds the idea."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def require_then_call(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        require(**given.arguments)
+        return function(*args, **kwargs)
+
+    return require_then_call
 
 
 # --- Task 1: five functions for a napkin ---------------------------------------------------------
 
 
+@checked
 def step_messages(num_layers, tokens, hidden_size, element_bytes):
     """Return (num_messages, payload_bytes) of one forward step of a tensor-parallel transformer.
 
     Attention and MLP end in one all-reduce each, of the activations [tokens, hidden_size]. In
-    decode, tokens is the batch; in prefill, the prompt: the same count, a larger payload. A tuple
-    of two numbers; ValueError for bad input. Source: Megatron-LM, arXiv:1909.08053, section 3.
+    decode, tokens is the batch; in prefill, the prompt. A tuple of two numbers. Source:
+    Megatron-LM, arXiv:1909.08053, section 3.
     """
     # BEGIN SOLUTION (task 1)
-    require(num_layers=num_layers, tokens=tokens)
-    require(hidden_size=hidden_size, element_bytes=element_bytes)
     return 2 * num_layers, tokens * hidden_size * element_bytes
     # END SOLUTION
 
 
+@checked
 def ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
-    """Return the seconds of a ring all-reduce: c + 2 (p-1) a + 2 (p-1)/p * bytes / busbw.
+    """Return the seconds of an all-reduce around a ring of num_ranks.
 
-    payload_bytes is one rank's buffer. One rank: 0.0. ValueError for bad input. Sources:
-    nccl-tests doc/PERFORMANCE.md (bytes), NCCL src/graph/tuning.cc (c and a).
+    payload_bytes is one rank's buffer. One rank: 0.0. Sources: nccl-tests doc/PERFORMANCE.md
+    (bytes), NCCL src/graph/tuning.cc (c and a).
     """
     # BEGIN SOLUTION (task 1)
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     hops = 2 * (num_ranks - 1)
@@ -164,39 +145,37 @@ def ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     # END SOLUTION
 
 
+@checked
 def decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s):
-    """Return the seconds one rank needs to read its share of the weights once: W / (p * bandwidth).
+    """Return the seconds of a decode step at small batch, without communication.
 
-    This is a decode step without communication: at small batch nothing else takes as long.
-    memory_bytes_per_s is one rank's achieved bandwidth. ValueError for bad input.
+    Nothing takes as long as reading the weights once, each rank its own share. weight_bytes is
+    the whole model, memory_bytes_per_s one rank's achieved bandwidth.
     """
     # BEGIN SOLUTION (task 1)
-    require(weight_bytes=weight_bytes, num_ranks=num_ranks, memory_bytes_per_s=memory_bytes_per_s)
     return weight_bytes / (num_ranks * memory_bytes_per_s)
     # END SOLUTION
 
 
+@checked
 def communication_share(num_messages, message_s, step_s):
     """Return the part of a step, 0 to 1, that goes to its messages; nothing overlaps.
 
-    step_s is the step without communication, on the same ranks. 0.0 when both are 0 s. ValueError
-    for bad input.
+    step_s is the step without communication, on the same ranks. 0.0 when both are 0 s.
     """
     # BEGIN SOLUTION (task 1)
-    require(num_messages=num_messages, message_s=message_s, step_s=step_s)
     bill_s = num_messages * message_s
     return bill_s / (bill_s + step_s) if bill_s else 0.0
     # END SOLUTION
 
 
+@checked
 def crossover_bytes(num_ranks, c_s, a_s, busbw_bytes_per_s):
     """Return the payload at which a ring all-reduce spends as long on latency as on bytes.
 
-    Smaller payloads are latency-bound (decode), larger ones bandwidth-bound (prefill). One rank
-    has neither: 0.0. ValueError for bad input.
+    Smaller payloads are latency-bound, larger ones bandwidth-bound. One rank has neither: 0.0.
     """
     # BEGIN SOLUTION (task 1)
-    require(num_ranks=num_ranks, c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     latency_s = c_s + 2 * (num_ranks - 1) * a_s
@@ -204,77 +183,101 @@ def crossover_bytes(num_ranks, c_s, a_s, busbw_bytes_per_s):
     # END SOLUTION
 
 
-# --- Task 2: within a node, or across? -----------------------------------------------------------
-
-
+@checked
 def latency_share(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the part of a ring all-reduce, 0 to 1, that a wire of infinite bandwidth would leave.
 
-    0.0 when it takes no time. ValueError for bad input.
+    (Given; calls your ring_all_reduce_s.) 0.0 when the all-reduce takes no time.
     """
-    # BEGIN SOLUTION (task 2)
     total_s = ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
     empty_s = ring_all_reduce_s(num_ranks, 0, c_s, a_s, busbw_bytes_per_s)
     return empty_s / total_s if total_s else 0.0
+
+
+# --- Task 2: within a node, or across? -----------------------------------------------------------
+
+
+@checked
+def step_s(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """Return the seconds of a step over `tokens` tokens, without communication, under two roofs.
+
+    A rank reads its share of the weights once, however many tokens there are, and multiplies each
+    token by every weight of its share: a multiplication and an addition, two flops. It does both
+    at the same time. A weight has element_bytes; flops_per_s is one rank's achieved arithmetic.
+    The attention over earlier tokens, small unless the context is long, is left out. Source:
+    Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
+    """
+    # BEGIN SOLUTION (task 2)
+    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    flops = 2 * tokens * weight_bytes / element_bytes
+    return max(reading_s, flops / (num_ranks * flops_per_s))
     # END SOLUTION
 
 
+@checked
 def link_bytes_per_s(link):
     """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
 
-    ValueError for an unknown link, listing the known ones.
+    LINKS[link]["printed"] is (number, unit); there are two units.
     """
     # BEGIN SOLUTION (task 2)
-    if link not in list(LINKS):
-        raise ValueError(f"link {link!r} has no bytes/s here; known links: {', '.join(LINKS)}")
     number, unit = LINKS[link]["printed"]
     return number * {"GB/s both directions": 1e9 / 2, "Gb/s each direction": 1e9 / 8}[unit]
     # END SOLUTION
 
 
+@checked
 def all_reduce_range_s(link, num_ranks, payload_bytes):
     """Return (best_s, worst_s) of a ring all-reduce over a link of LINKS.
 
-    Best: the lowest c and a, the highest busbw; worst: the opposite. ValueError for an unknown
-    link and other bad input.
+    LINKS[link] has a range (lowest, highest) for each of c_s, a_s and busbw_bytes_per_s.
     """
     # BEGIN SOLUTION (task 2)
-    link_bytes_per_s(link)  # refuses an unknown link
-    low, high = (
-        [LINKS[link][name][end] for name in ("c_s", "a_s", "busbw_bytes_per_s")] for end in (0, 1)
-    )
-    best_s = ring_all_reduce_s(num_ranks, payload_bytes, low[0], low[1], high[2])
-    worst_s = ring_all_reduce_s(num_ranks, payload_bytes, high[0], high[1], low[2])
+    row = LINKS[link]
+    (low_c, high_c), (low_a, high_a) = row["c_s"], row["a_s"]
+    low_busbw, high_busbw = row["busbw_bytes_per_s"]
+    best_s = ring_all_reduce_s(num_ranks, payload_bytes, low_c, low_a, high_busbw)
+    worst_s = ring_all_reduce_s(num_ranks, payload_bytes, high_c, high_a, low_busbw)
     return best_s, worst_s
     # END SOLUTION
 
 
-def tensor_parallel_sides(weight_bytes, memory_bytes_per_s, num_ranks, num_messages, message_s):
-    """Return (paid_s, saved_s): what TP over num_ranks costs per decode step, and what it saves.
+@checked
+def tensor_parallel_sides(
+    weight_bytes,
+    memory_bytes_per_s,
+    num_ranks,
+    num_messages,
+    message_s,
+    tokens=1,
+    flops_per_s=math.inf,
+    element_bytes=2,
+):
+    """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
 
-    Paid: the messages. Saved: the step on one rank less the step on num_ranks. TP makes a token
-    faster exactly when paid_s < saved_s. ValueError for bad input.
+    Paid: the messages. Saved: what a step on one rank takes longer than on num_ranks, both without
+    communication. TP makes a token faster exactly when paid_s < saved_s.
     """
     # BEGIN SOLUTION (task 2)
-    require(num_messages=num_messages, message_s=message_s)
-    alone_s = decode_step_s(weight_bytes, 1, memory_bytes_per_s)
-    together_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
-    return num_messages * message_s, alone_s - together_s
+    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
+    saved_s = step_s(weight_bytes, 1, *work) - step_s(weight_bytes, num_ranks, *work)
+    return num_messages * message_s, saved_s
     # END SOLUTION
 
 
 # --- Task 3: the other collectives ---------------------------------------------------------------
 
 
+@checked
 def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of a ring reduce-scatter, half the trip of a ring all-reduce.
 
-    payload_bytes is the full input of one rank; the launch c is paid once. One rank: 0.0.
-    ValueError for bad input. Source: nccl-tests doc/PERFORMANCE.md.
+    payload_bytes is the full input of one rank; the launch c is paid once. One rank: 0.0. Source:
+    nccl-tests doc/PERFORMANCE.md.
     """
     # BEGIN SOLUTION (task 3)
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, c_s=c_s, a_s=a_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     hops = num_ranks - 1
@@ -285,92 +288,86 @@ def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
 def all_gather_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of a ring all-gather; payload_bytes is the gathered output.
 
-    One rank: 0.0. ValueError for bad input. Source: nccl-tests doc/PERFORMANCE.md.
+    (Given; calls your reduce_scatter_s: the same trip, and nobody adds.)
     """
-    # BEGIN SOLUTION (task 3)
     return reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
-    # END SOLUTION
 
 
 def all_to_all_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of an all-to-all; payload_bytes is all a rank hands out, itself included.
 
-    A rank sends p-1 messages, one to each peer, and keeps 1/p of its bytes. One rank: 0.0.
-    ValueError for bad input. Source: nccl-tests doc/PERFORMANCE.md.
+    (Given; calls your reduce_scatter_s: a rank sends p-1 messages, one to each peer, and keeps 1/p
+    of its bytes.) Source: nccl-tests doc/PERFORMANCE.md.
     """
-    # BEGIN SOLUTION (task 3)
     return reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
-    # END SOLUTION
 
 
+@checked
 def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
     """Return the bus bandwidth, bytes/s, that nccl-tests prints for a measured collective.
 
-    operation is one of OPERATIONS. ValueError for an unknown operation, 0 s and other bad
-    input. Source: nccl-tests doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
+    The bytes per second that a rank's link must have carried, so that the number can be compared
+    with the link's rate whatever the operation and the ranks. operation is one of OPERATIONS. A
+    broadcast and a reduce pass every byte through every link once. Source: nccl-tests
+    doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
     """
     # BEGIN SOLUTION (task 3)
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, seconds_s=seconds_s)
-    if operation not in list(OPERATIONS):
-        raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}, not {operation!r}")
-    if seconds_s == 0:
-        raise ValueError("seconds_s must be above 0 s to divide by, not 0")
-    trips = {"all_reduce": 2, "broadcast": 0, "reduce": 0}.get(operation, 1)
-    factor = trips * (num_ranks - 1) / num_ranks if trips else 1.0
-    return payload_bytes / seconds_s * factor
+    part = (num_ranks - 1) / num_ranks
+    sent = {"all_reduce": 2 * part, "broadcast": 1, "reduce": 1}.get(operation, part)
+    return payload_bytes / seconds_s * sent
     # END SOLUTION
 
 
 # --- Task 4: what engines run instead of a ring --------------------------------------------------
 
 
+@checked
 def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """Return the seconds of one kernel in which every rank reads the buffers of all p-1 peers.
 
-    No hops: kernel_s is the launch with its barriers. One rank: 0.0. ValueError for bad input.
-    Source: vLLM csrc/custom_all_reduce.cuh `cross_device_reduce_1stage`.
+    No hops: kernel_s is the launch with its barriers. One rank: 0.0. Source: vLLM
+    csrc/custom_all_reduce.cuh `cross_device_reduce_1stage`.
     """
     # BEGIN SOLUTION (task 4)
-    require(num_ranks=num_ranks, payload_bytes=payload_bytes, kernel_s=kernel_s)
-    require(busbw_bytes_per_s=busbw_bytes_per_s)
     if num_ranks == 1:
         return 0.0
     return kernel_s + (num_ranks - 1) * payload_bytes / busbw_bytes_per_s
     # END SOLUTION
 
 
+@checked
 def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """Return the seconds of one kernel that reduce-scatters and all-gathers, peers read directly.
 
     Two rounds between the ranks, each priced here at kernel_s; no hops; the bytes of a ring. (An
-    assumption: in vLLM both kernels are one launch with two barriers.) One rank: 0.0. ValueError
-    for bad input. Source: the same file, `cross_device_reduce_2stage`.
+    assumption: in vLLM both rounds are one launch with two barriers.) One rank: 0.0. Source: the
+    same file, `cross_device_reduce_2stage`.
     """
     # BEGIN SOLUTION (task 4)
-    require(kernel_s=kernel_s)
     return ring_all_reduce_s(num_ranks, payload_bytes, 2 * kernel_s, 0.0, busbw_bytes_per_s)
     # END SOLUTION
 
 
+@checked
 def fastest_all_reduce(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes_per_s):
     """Return (name, seconds) of the fastest of "one_shot", "two_shot" and "ring".
 
     An engine decides by payload thresholds; they stand where these three lines cross. A tie goes
-    to the first in that order. ValueError for bad input.
+    to the first in that order.
     """
     # BEGIN SOLUTION (task 4)
     direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
-    ring = (num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
     costs = {
         "one_shot": one_shot_all_reduce_s(*direct),
         "two_shot": two_shot_all_reduce_s(*direct),
-        "ring": ring_all_reduce_s(*ring),
+        "ring": ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s),
     }
     name = min(costs, key=costs.get)
     return name, costs[name]
     # END SOLUTION
 
 
+@checked
 def hierarchical_all_reduce_s(
     num_nodes,
     gpus_per_node,
@@ -385,49 +382,113 @@ def hierarchical_all_reduce_s(
 
     Reduce-scatter inside each node; all-reduce of each GPU's 1/g of the payload with its peers on
     the other nodes, over its own network card; all-gather inside each node. One launch c. One
-    node: the plain ring inside it; one GPU per node: the plain ring across. ValueError for bad
-    input. Source: stas00/ml-engineering network/README.md, "Inter-node speed depends on
-    intra-node speed".
+    node: the plain ring inside it; one GPU per node: the plain ring across. One GPU in all: 0.0.
+    Source: stas00/ml-engineering network/README.md, "Inter-node speed depends on intra-node speed".
     """
     # BEGIN SOLUTION (task 4)
-    require(num_nodes=num_nodes, gpus_per_node=gpus_per_node, payload_bytes=payload_bytes, c_s=c_s)
-    require(node_a_s=node_a_s, node_busbw_bytes_per_s=node_busbw_bytes_per_s)
-    require(network_a_s=network_a_s, network_busbw_bytes_per_s=network_busbw_bytes_per_s)
     if num_nodes * gpus_per_node == 1:
         return 0.0
     node = (gpus_per_node, payload_bytes, 0.0, node_a_s, node_busbw_bytes_per_s)
-    network = (num_nodes, payload_bytes / gpus_per_node, 0.0, network_a_s)
-    return (
-        c_s
-        + reduce_scatter_s(*node)
-        + ring_all_reduce_s(*network, network_busbw_bytes_per_s)
-        + all_gather_s(*node)
-    )
+    network = (0.0, network_a_s, network_busbw_bytes_per_s)
+    across_s = ring_all_reduce_s(num_nodes, payload_bytes / gpus_per_node, *network)
+    return c_s + reduce_scatter_s(*node) + across_s + all_gather_s(*node)
     # END SOLUTION
 
 
 # --- Task 5: experts -----------------------------------------------------------------------------
 
 
+@checked
 def expert_parallel_bytes(
     tokens, top_k, hidden_size, dispatch_element_bytes=1 + 4 / 128, combine_element_bytes=2
 ):
     """Return (dispatch_bytes, combine_bytes) that one rank sends and gets back in one MoE layer.
 
     Every token goes to top_k experts and comes back from each. By default in FP8 with a 4-byte
-    scale per 128 elements on the way out and in BF16 on the way back. ValueError for bad input.
-    Source: DeepEP docs/legacy.md, "Low-latency kernels".
+    scale per 128 elements on the way out and in BF16 on the way back. Source: DeepEP
+    docs/legacy.md, "Low-latency kernels".
     """
     # BEGIN SOLUTION (task 5)
-    require(tokens=tokens, top_k=top_k, hidden_size=hidden_size)
-    require(dispatch_element_bytes=dispatch_element_bytes)
-    require(combine_element_bytes=combine_element_bytes)
     elements = tokens * top_k * hidden_size
     return elements * dispatch_element_bytes, elements * combine_element_bytes
     # END SOLUTION
 
 
 # --- Task 6: three measurements in, any all-reduce out -------------------------------------------
+
+
+@checked
+def predict_all_reduce_s(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """Return the seconds of a library's all-reduce: the fastest of its protocols.
+
+    A row of protocols is (factor on c and a, part of busbw, fill in bytes). Each is a ring: what
+    fills the pipeline is sent round like payload. One rank: 0.0. Source: NCCL src/graph/tuning.cc,
+    latencies and bandwidth factors per protocol; it chooses in the same way.
+    """
+    # BEGIN SOLUTION (task 6)
+    return min(
+        ring_all_reduce_s(
+            num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        for factor, part, fill in protocols
+    )
+    # END SOLUTION
+
+
+def equation(point, protocol):
+    """Return [f, g, h], the point as the linear equation f c + g a + h / busbw = 1.
+
+    point: (num_ranks, payload_bytes, seconds_s), measured; protocol: one row of protocols. The
+    measured seconds are divided out, so that every point weighs the same however long it took.
+    """
+    # BEGIN SOLUTION (task 6)
+    (num_ranks, payload_bytes, seconds_s), (factor, part, fill) = point, protocol
+    hops = 2 * (num_ranks - 1)
+    terms = factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part
+    return [term / seconds_s for term in terms]
+    # END SOLUTION
+
+
+def calibrate(points, protocols=NCCL_PROTOCOLS):
+    """Return (c_s, a_s, busbw_bytes_per_s) fitted to all of the measured points.
+
+    points: at least three (num_ranks, payload_bytes, seconds_s), with two rank counts and two
+    payloads among them; two tiny payloads and a huge one fix the three best. Call check_points
+    first. The equations depend on the protocol that each point was measured with, which nobody
+    tells you. So begin with the row of STRAIGHT_LINE for every point, fit, let each point take the
+    protocol that is fastest with the constants found, and fit again: four fits are enough.
+    ValueError for points that check_points refuses or that give no busbw.
+    """
+    # BEGIN SOLUTION (task 6)
+    check_points(points)
+    chosen = [STRAIGHT_LINE[0]] * len(points)
+    for _ in range(4):
+        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
+        c_s, a_s, s_per_byte = least_squares(rows)
+        if s_per_byte == 0:
+            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
+        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
+    return c_s, a_s, 1 / s_per_byte
+    # END SOLUTION
+
+
+# --- Given: the numerical parts of task 6 --------------------------------------------------------
+
+
+def check_points(points):
+    """Raise ValueError, naming `points`, unless c, a and busbw can be told apart by them."""
+    for num_ranks, payload_bytes, seconds_s in points:
+        require(num_ranks=num_ranks, payload_bytes=payload_bytes, seconds_s=seconds_s)
+        if num_ranks < 2:
+            raise ValueError(f"points holds one of {num_ranks} ranks; a point needs 2 or more")
+    ranks, payloads = (len({point[i] for point in points}) for i in (0, 1))
+    if len(points) < 3 or ranks < 2 or payloads < 2:
+        raise ValueError(
+            f"points are {len(points)} with {ranks} rank counts and {payloads} payloads (bytes); "
+            "c, a and busbw need 3 points with 2 rank counts and 2 payloads among them"
+        )
 
 
 def least_squares(rows):
@@ -445,88 +506,19 @@ def least_squares(rows):
     return (found / scale).tolist()
 
 
-def protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols):
-    """Return a list with the seconds of each protocol: a ring of payload + fill bytes.
-
-    A row of protocols is (factor on c and a, part of busbw, fill in bytes): what fills the pipeline
-    travels round like the payload behind it. One rank: zeros. ValueError for bad input. Source:
-    NCCL src/graph/tuning.cc, latencies and bandwidth factors per protocol.
-    """
-    # BEGIN SOLUTION (task 6)
-    require(c_s=c_s, a_s=a_s, busbw_bytes_per_s=busbw_bytes_per_s, payload_bytes=payload_bytes)
-    return [
-        ring_all_reduce_s(
-            num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
-        )
-        for factor, part, fill in protocols
-    ]
-    # END SOLUTION
+def fastest_protocol(point, c_s, a_s, busbw_bytes_per_s, protocols):
+    """Return the row of protocols that is fastest for a point. (Calls predict_all_reduce_s.)"""
+    ring = (*point[:2], c_s, a_s, busbw_bytes_per_s)
+    return min(protocols, key=lambda row: predict_all_reduce_s(*ring, [row]))
 
 
-def predict_all_reduce_s(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
-    """Return the seconds of a library's all-reduce: the fastest of its protocols.
-
-    ValueError for bad input. Source: NCCL src/graph/tuning.cc, which chooses in the same way.
-    """
-    # BEGIN SOLUTION (task 6)
-    constants = (c_s, a_s, busbw_bytes_per_s)
-    return min(protocol_times_s(num_ranks, payload_bytes, *constants, protocols))
-    # END SOLUTION
-
-
-def calibrate(points, protocols=NCCL_PROTOCOLS):
-    """Return (c_s, a_s, busbw_bytes_per_s) fitted to measured all-reduces.
-
-    points: at least three (num_ranks, payload_bytes, seconds_s), with two rank counts and two
-    payloads among them; two tiny payloads and a huge one fix the three best. Divided by its
-    seconds, each point is a linear equation that says 1: least_squares weighs relative errors. Its
-    coefficients depend on the protocol, so begin with STRAIGHT_LINE, then let each point take the
-    protocol that is fastest with the constants found, and fit again: two to four fits settle it.
-    ValueError that says which, for too few points, for one rank count or one payload alone, for
-    1 rank, 0 s or points that give no busbw, and for other bad input.
-    """
-    # BEGIN SOLUTION (task 6)
-    for num_ranks, payload_bytes, seconds_s in points:
-        require(num_ranks=num_ranks, payload_bytes=payload_bytes, seconds_s=seconds_s)
-        if num_ranks < 2 or seconds_s == 0:
-            point = f"({num_ranks} ranks, {payload_bytes} bytes, {seconds_s} s)"
-            raise ValueError(f"points holds {point}; a point needs 2 ranks or more and above 0 s")
-    ranks, payloads = (len({point[i] for point in points}) for i in (0, 1))
-    if len(points) < 3 or ranks < 2 or payloads < 2:
-        raise ValueError(
-            f"points are {len(points)} with {ranks} rank counts and {payloads} payloads (bytes); "
-            "c, a and busbw need 3 points with 2 rank counts and 2 payloads among them"
-        )
-    chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(4):  # two or three settle it
-        rows = []
-        for (num_ranks, payload_bytes, seconds_s), (factor, part, fill) in zip(
-            points, chosen, strict=True
-        ):
-            hops = 2 * (num_ranks - 1)
-            row = [factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part]
-            rows.append([entry / seconds_s for entry in row])
-        c_s, a_s, s_per_byte = least_squares(rows)
-        if s_per_byte == 0:
-            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
-        chosen = []
-        for num_ranks, payload_bytes, _seconds_s in points:
-            times = protocol_times_s(num_ranks, payload_bytes, c_s, a_s, 1 / s_per_byte, protocols)
-            chosen.append(protocols[times.index(min(times))])
-    return c_s, a_s, 1 / s_per_byte
-    # END SOLUTION
-
-
+@checked
 def busbw_at(num_ranks, measured):
     """Return the bus bandwidth, bytes/s, at num_ranks from measured {num_ranks: busbw}.
 
     Between two measured rank counts: a straight line in log(ranks), log(busbw). Outside: the
     nearest. measured may be in any order. ValueError when it is empty, and for other bad input.
     """
-    # BEGIN SOLUTION (task 6)
-    require(num_ranks=num_ranks)
     for ranks, busbw in measured.items():
         require(num_ranks=ranks, busbw_bytes_per_s=busbw)
     if not measured:
@@ -534,4 +526,3 @@ def busbw_at(num_ranks, measured):
     ranks = sorted(measured)
     logs = np.interp(math.log(num_ranks), np.log(ranks), np.log([measured[p] for p in ranks]))
     return math.exp(logs)
-    # END SOLUTION

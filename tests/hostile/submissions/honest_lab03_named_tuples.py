@@ -32,7 +32,7 @@ class Ring:
 
 
 _sides, _range, _fastest = tensor_parallel_sides, all_reduce_range_s, fastest_all_reduce
-_calibrate, _expert, _times = calibrate, expert_parallel_bytes, protocol_times_s
+_calibrate, _expert, _equation = calibrate, expert_parallel_bytes, equation
 
 
 def tensor_parallel_sides(*args, **kwargs):
@@ -52,16 +52,11 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     return astuple(Ring(*_calibrate(points, protocols)))
 
 
-class Times(list):
-    '''A list that can say its least.'''
-
-    def least(self):
-        return min(self)
-
-
-def protocol_times_s(*args, **kwargs):
-    return Times(_times(*args, **kwargs))
+class Terms(NamedTuple):
+    f: float
+    g: float
+    h: float
 
 
-def predict_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS):
-    return protocol_times_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols).least()
+def equation(point, protocol):
+    return Terms(*_equation(point, protocol))
