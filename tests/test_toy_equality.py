@@ -10,7 +10,7 @@ LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-
 sys.path.insert(0, str(LAB))
 sys.path.insert(1, str(Path(__file__).resolve().parent))  # the ranks import toy_workers
 
-from tensor_parallel_toy.initialize import launch  # noqa: E402
+from tensor_parallel_toy.launch import launch  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
 

@@ -14,7 +14,9 @@ sys.path.insert(0, str(LAB))
 sys.path.insert(1, str(Path(__file__).resolve().parent))  # the ranks import toy_workers
 
 from tensor_parallel_toy.config import ModelConfig  # noqa: E402
-from tensor_parallel_toy.initialize import RanksFailed, launch  # noqa: E402
+from tensor_parallel_toy.launch import launch  # noqa: E402
+
+from labkit.ranks import RanksFailed  # noqa: E402
 
 TIMEOUT_S = 3
 
@@ -22,7 +24,7 @@ FAILURES = {  # what the ranks do -> what rank 0 and rank 1 must say
     "other_layer": ("rank 0: is at column layer", "rank 1: is at row layer"),
     "other_shape": ("rank 0: is at column layer [2, 1, 8]", "rank 1: is at column layer [3, 1, 8]"),
     "one_call_more": ("rank 0: waited 3 s for the other ranks", "rank 1: did not end by itself"),
-    "one_dies": ("rank 0: lost the connection", "rank 1: was killed (signal 9)"),
+    "one_dies": ("rank 0: lost the connection", "rank 1: died of signal 9"),
     "split_unevenly": ("rank 0: 5 positions cannot be", "rank 1: 5 positions cannot be"),
     "weight_split_unevenly": ("rank 0: size 7 of a layer", "rank 1: size 7 of a layer"),
     "one_raises": ("rank 0: rank 1 did not come to", "rank 1: this rank cannot go on"),
@@ -49,7 +51,7 @@ def test_each_rank_says_one_sentence_within_the_timeout(failure):
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
 def test_ranks_die_with_their_launcher(tmp_path):
     code = (
-        "from tensor_parallel_toy.initialize import launch;"
+        "from tensor_parallel_toy.launch import launch;"
         f"launch('toy_workers:sleep_and_tell', 2, {{'folder': {str(tmp_path)!r}}})"
     )
     path = os.pathsep.join([str(LAB), str(Path(__file__).parent)])
@@ -120,5 +122,5 @@ def test_the_command_line_refuses_in_one_line(options, says):
 def test_a_link_that_does_not_exist_is_refused(link):
     from tensor_parallel_toy.link import make_link
 
-    with pytest.raises(ValueError, match="neither 'auto' nor like 'simulated:1gbit'"):
+    with pytest.raises(ValueError, match="neither 'auto' nor 'shm' nor like 'simulated:1gbit'"):
         make_link(link, None)

@@ -13,7 +13,8 @@ import pytest
 LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
 sys.path.insert(0, str(LAB))
 
-from tensor_parallel_toy import figures, schedule, stream_machine, trace  # noqa: E402
+from tensor_parallel_toy import schedule, stream_machine  # noqa: E402
+from tensor_parallel_toy.measure import figures, trace  # noqa: E402
 
 CAPTURES = sorted((LAB / "captures").glob("toy-*"))
 FILES = {"profile.json", "timeline.json", "curves.svg", "timeline.svg", "trace.json"}
@@ -47,7 +48,7 @@ def check_folder(folder):
         assert ElementTree.parse(folder / name).getroot().tag.endswith("svg")
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]
-    assert {event["tid"] for event in spans} == {"GEMM", "wait", "in flight"}
+    assert {event["cat"] for event in spans} == {"GEMM", "wait", "in flight"}
     assert all(event["dur"] >= 0 and event["ts"] >= -1e5 for event in spans)
     result = json.loads((folder / "profile.json").read_text())
     assert result["losses_coincide"]
@@ -71,6 +72,17 @@ def message_bytes(config, ranks):
     return config["num_layers"] * 10 * (ranks - 1) * shard
 
 
+def check_kept_input(result):
+    """Kept instead of gathered again: two of ten shards less per layer, and so much more memory."""
+    config, ranks = result["config"], result["ranks"]
+    shard = config["seq_len"] // ranks * config["batch_size"] * config["hidden_size"] * 4
+    again, kept = [result["modes"][name] for name in ("overlap", "overlap, input kept")]
+    gathers = 2 * config["num_layers"] * (ranks - 1)
+    for rank in range(ranks):
+        assert again["sent_bytes"][rank] - kept["sent_bytes"][rank] == gathers * shard
+        assert kept["saved_bytes"][rank] - again["saved_bytes"][rank] == gathers * shard
+
+
 @pytest.mark.torch
 @pytest.mark.timeout(120)
 def test_profile_trains_all_modes_alike_and_writes_everything(tmp_path):
@@ -78,13 +90,18 @@ def test_profile_trains_all_modes_alike_and_writes_everything(tmp_path):
     result = check_folder(tmp_path / "out")
     assert set(result["modes"]) == {
         *("no TP", "no TP, all cores", "plain", "sequential", "overlap"),
-        *("DTensor", "DTensor, patient", "compute only"),
+        *("overlap, input kept", "DTensor", "DTensor, patient", "compute only"),
     }
     for name in result["modes"]:
         assert name in printed or name == "compute only"
     sent = message_bytes(result["config"], 2)
     for name in ("sequential", "overlap"):
         assert result["modes"][name]["sent_bytes"] == [sent, sent]
+    check_kept_input(result)
+    for rank in result["remainder"]:
+        assert rank["compute only"] + sum(rank["parts"].values()) == pytest.approx(rank["overlap"])
+        assert sum(rank["of which"].values()) == pytest.approx(rank["overlap"])
+    assert "= overlap" in printed
     assert len(result["operations"]) == 8
     for entry in result["operations"]:
         assert entry["reason"] in printed
@@ -115,7 +132,7 @@ def test_one_rank_is_told_that_there_is_nothing_to_profile(tmp_path):
 
 @pytest.mark.torch
 def test_overlap_is_chosen_only_where_it_pays():
-    from tensor_parallel_toy.plan import decide
+    from tensor_parallel_toy.measure.plan import decide
 
     names = ("gemm alone", "comm alone", "sequential", "overlap, 1 piece", "overlap, 2 pieces")
     for times, plan, words in (
@@ -143,11 +160,31 @@ def test_a_message_is_in_flight_from_its_send_to_its_arrival():
     ]
     assert trace.in_flight(records) == [[], [("x[0] from 0", 0.5, 3.0)]]
     events = trace.perfetto({"overlap": records})["traceEvents"]
-    flight = next(event for event in events if event.get("tid") == "in flight")
+    flight = next(event for event in events if event.get("cat") == "in flight")
     assert (flight["ts"], flight["dur"]) == (0.5e6, 2.5e6)
-    drawn = figures.timeline({"ranks": 2, "backend": "gloo", "link": "a<b"}, {"overlap": records})
+    drawing, said = figures.timeline({"overlap": trace.with_flights(records)}, title="link a<b")
+    drawn = drawing.standalone(said)
     assert ElementTree.fromstring(drawn).tag.endswith("svg")
-    assert "message in flight" in drawn and "2500.00 ms" in drawn
+    assert "rank 1 arriving" in drawn and said == "overlap: 3000 ms, blocked 3000 ms of it"
+
+
+def test_modes_lie_below_each_other_in_one_trace_and_begin_together():
+    def rank(start):
+        spans = [("GEMM", "y[0]", start, start + 1.0), ("wait", "x[1]", start + 1.0, start + 3.0)]
+        messages = [["sent", f"x[{k}]", 0, k, start] for k in range(2)]
+        return record(spans, messages + [["arrived", f"x[{k}]", 0, k, start + 2] for k in range(2)])
+
+    runs = {mode: [rank(start)] for mode, start in (("sequential", 5.0), ("overlap", 50.0))}
+    events = trace.perfetto(runs)["traceEvents"]
+    lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    rows = {e["tid"]: e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
+    spans = [e for e in events if e["ph"] == "X"]
+    for mode in runs:
+        mine = [e for e in spans if lanes[e["tid"]].startswith(mode)]
+        assert min(e["ts"] for e in mine) == 0
+        # two messages in flight together: a lane each, or Perfetto would draw one inside the other
+        assert len({e["tid"] for e in mine if e["cat"] == "in flight"}) == 2
+    assert sorted(lanes, key=rows.get) == sorted(lanes, key=lanes.get)
 
 
 def test_axes_are_marked_at_round_numbers():
@@ -164,10 +201,13 @@ def test_the_card_witness_counts_bytes_inside_spans():
     assert witness.share_during([(0, 1)]) is None
 
 
+@pytest.mark.torch
 def test_alone_schedules_keep_their_part_only():
+    from tensor_parallel_toy.measure import plan
+
     ops = schedule.column_backward(2, 0)
-    assert {op[0] for op in schedule.computation(ops)} == {"gemm"}
-    assert "gemm" not in {op[0] for op in schedule.communication(ops)}
+    assert {op[0] for op in plan.computation(ops)} == {"gemm"}
+    assert "gemm" not in {op[0] for op in plan.communication(ops)}
     kept = [op for op in ops if op not in schedule.MARKS]
     assert sorted(map(str, schedule.sequential(ops))) == sorted(map(str, kept))
     assert stream_machine.PROBLEMS.keys() >= {"column_backward"}

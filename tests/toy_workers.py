@@ -9,14 +9,11 @@ import torch
 import torch.nn.functional as F
 from tensor_parallel_toy.config import ModelConfig
 from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
-from tensor_parallel_toy.link import NcclLink, gloo_threads
+from tensor_parallel_toy.group import TensorParallel
+from tensor_parallel_toy.measure.patience import be_patient, gloo_threads
 from tensor_parallel_toy.model import Transformer
-from tensor_parallel_toy.parallel_linear import (
-    ColumnParallelLinear,
-    RowParallelLinear,
-    TensorParallel,
-    _Column,
-)
+from tensor_parallel_toy.nccl_link import NcclLink
+from tensor_parallel_toy.parallel_linear import ColumnParallelLinear, RowParallelLinear, _Column
 from tensor_parallel_toy.train import loss_sum, make_batch
 from torch.utils.checkpoint import checkpoint
 
@@ -202,11 +199,11 @@ def other_uses(tp):
 
 
 def policies_of_gloos_thread(tp):
-    """The scheduling policy of the thread that moves messages: at first, impatient, patient."""
+    """The scheduling policy of the thread that moves messages: patient, impatient, patient."""
     names = {os.SCHED_BATCH: "batch", os.SCHED_OTHER: "other"}
     seen = []
     for patient in (True, False, True):
-        tp.link.set_patient(patient)
+        be_patient(tp, patient)
         found = {names[os.sched_getscheduler(thread)] for thread in gloo_threads()}
         seen.append(" and ".join(found))
     return seen

@@ -67,47 +67,16 @@ def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
     from labkit.loading import load_module
 
     folder = lab("lab-02").path
-    trace = load_module(folder / "tensor_parallel_toy" / "trace.py")
+    trace, figures = [
+        load_module(folder / "tensor_parallel_toy" / "measure" / f"{module}.py")
+        for module in ("trace", "figures")
+    ]
     runs = json.loads((folder / "captures" / name / "timeline.json").read_text())
-    runs = {mode: runs[mode] for mode in modes}
-    begins = {
-        mode: min(span[2] for rank in ranks for span in rank["spans"])
-        for mode, ranks in runs.items()
-    }
-    took = {
-        mode: max(span[3] for rank in ranks for span in rank["spans"]) - begins[mode]
-        for mode, ranks in runs.items()
-    }
-    left, scale, lane = 112, 548 / max(took.values()), 17
-    lanes = (("GEMM", "GEMM", "c0"), ("in flight", "arriving", "c2"), ("wait", "waiting", "c1"))
-    num_ranks = len(next(iter(runs.values())))
-    per_mode = 28 + num_ranks * (len(lanes) * lane + 8)
-    d = Drawing(680, 24 + len(runs) * per_mode)
-    said = []
-    for k, (mode, ranks) in enumerate(runs.items()):
-        y = 8 + k * per_mode
-        d.text(left, y + 14, f"{mode}: {1e3 * took[mode]:.0f} ms", "fg", "start", 14, "bold")
-        y += 22
-        waits = []
-        for rank, (record, flights) in enumerate(zip(ranks, trace.in_flight(ranks), strict=True)):
-            spans = record["spans"] + [("in flight", *flight) for flight in flights]
-            waits.append(sum(end - start for kind, _, start, end in spans if kind == "wait"))
-            for kind, label, fill in lanes:
-                d.text(left - 8, y + 12, f"rank {rank} {label}", "muted", "end", 12)
-                d.rect(left, y, took[mode] * scale, lane - 3, "idle")
-                for what, _, start, end in spans:
-                    start = max(start, begins[mode])
-                    if what == kind and (end - start) * scale >= 0.3:
-                        at = left + (start - begins[mode]) * scale
-                        d.rect(at, y, (end - start) * scale, lane - 3, fill)
-                y += lane
-            y += 8
-        said.append(f"{mode}: {1e3 * took[mode]:.0f} ms, blocked {1e3 * max(waits):.0f} ms of it")
-    d.text(left, 16 + len(runs) * per_mode, "time, one scale for both", "muted", "start", 12)
+    drawing, said = figures.timeline({mode: trace.with_flights(runs[mode]) for mode in modes})
     alt = (
-        f"Lanes of {num_ranks} ranks in one MLP, forward and backward, as recorded. "
-        + "; ".join(said)
-        + ". Overlapped, messages arrive while GEMMs run; in sequence they arrive while ranks wait."
+        f"Lanes of {len(runs[modes[0]])} ranks in one MLP, forward and backward, as recorded. "
+        f"{said}. Overlapped, messages arrive while GEMMs run; in sequence they arrive while ranks "
+        "wait."
     )
     caption = "Recorded on two processor cores: real gloo messages, each rank behind a shaped link."
-    return d.figure(alt, caption, min_width=560)
+    return drawing.figure(alt, caption, min_width=560)

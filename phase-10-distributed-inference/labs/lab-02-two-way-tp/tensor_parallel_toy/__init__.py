@@ -1,7 +1,9 @@
 """Tensor + sequence parallelism in Torch whose communication overlaps its computation.
 
-Reading order: config, schedule, stream_machine, link, parallel_linear, model, train. Then what
-measures and checks them: equality, mistakes; plan, profile_run, trace; dtensor is the peer.
-`config`, `schedule`, `stream_machine` and `initialize` import without torch, so that a laptop that
-has none can still grade a schedule.
+Read these files, in this order: config, schedule, link, group, parallel_linear, model, train; and
+launch, which starts the ranks. Pages of their own: deferred (weight gradients that fill waits),
+lost_rank (what a rank says when another is gone), nccl_link and shm_link (other wires).
+What checks them: stream_machine (a schedule on a simulated machine), equality, mistakes.
+What measures them is in measure/. `config`, `schedule`, `stream_machine` and `launch` import
+without torch, so that a laptop that has none can still grade a schedule.
 """

@@ -10,20 +10,10 @@ import shlex
 import signal
 import sys
 
-from .config import ModelConfig
-from .initialize import RanksFailed, in_torchrun, launch, run_rank
+from labkit.ranks import RanksFailed
 
-SIZES = (
-    "hidden_size",
-    "num_layers",
-    "num_heads",
-    "num_kv_heads",
-    "ffn_size",
-    "vocab_size",
-    "seq_len",
-    "batch_size",
-    "seed",
-)
+from .config import SIZES, ModelConfig
+from .launch import in_torchrun, launch, run_rank
 
 
 def parser():
@@ -33,6 +23,14 @@ def parser():
     profile = commands.add_parser("profile", help="train every mode; table, JSON, SVG, trace")
     commands.add_parser("replay", help="run schedules from standard input (JSON) on gloo")
     mistakes = commands.add_parser("mistakes", help="which comparison rejects which mistake")
+    for command in (test, profile):
+        command.add_argument(
+            "--link",
+            default="auto",
+            metavar="LINK",
+            help="auto (gloo or NCCL), shm (shared memory, ranks of one host), or simulated:1gbit "
+            "(real gloo, paced; no privileges)",
+        )
     for command in (test, profile, mistakes):
         command.add_argument("--ranks", type=int, default=2, help="processes (default 2)")
         command.add_argument("--backend", choices=("auto", "gloo", "nccl"), default="auto")
@@ -43,12 +41,6 @@ def parser():
             metavar="S",
             help="seconds one communication may take (default 60)",
         )
-    profile.add_argument(
-        "--link",
-        default="auto",
-        metavar="LINK",
-        help="auto, or simulated:1gbit (real gloo, paced; no privileges)",
-    )
     profile.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")
     profile.add_argument("--steps", type=int, default=20, help="measured steps per mode")
     profile.add_argument(
@@ -78,7 +70,10 @@ def main(argv=None):
             ranks = len(next(iter(schedules.values())))
             json.dump(
                 launch(
-                    "tensor_parallel_toy.replay:replay", ranks, {"schedules": schedules}, limit_s=50
+                    "tensor_parallel_toy.measure.replay:replay",
+                    ranks,
+                    {"schedules": schedules},
+                    limit_s=50,
                 ),
                 sys.stdout,
             )
@@ -91,7 +86,7 @@ def main(argv=None):
         target = {
             "test": "tensor_parallel_toy.equality:report",
             "mistakes": "tensor_parallel_toy.mistakes:kill_table",
-            "profile": "tensor_parallel_toy.profile_run:profile",
+            "profile": "tensor_parallel_toy.measure.profile:profile",
         }[command]
         if command == "profile":
             config = {name: options.pop(name) for name in (*SIZES, "dtype", "bias")}

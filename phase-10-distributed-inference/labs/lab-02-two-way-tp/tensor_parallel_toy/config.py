@@ -1,6 +1,6 @@
 """Sizes of the model and of the run, and the one place that refuses sizes that cannot be split."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,9 @@ class ModelConfig:
     seq_len: int = 256
     batch_size: int = 4
     bias: bool = False
+    keep_gathered: bool = (
+        False  # column layers keep their gathered input instead of gathering twice
+    )
     dtype: str = "float32"
     seed: int = 0
 
@@ -31,17 +34,8 @@ class ModelConfig:
 
     def check(self, tp_size):
         """ValueError, in one sentence, for the first size that `tp_size` ranks cannot share."""
-        for name in (
-            "hidden_size",
-            "num_layers",
-            "num_heads",
-            "num_kv_heads",
-            "ffn_size",
-            "vocab_size",
-            "seq_len",
-            "batch_size",
-        ):
-            if getattr(self, name) < 1:
+        for name in SIZES:
+            if name != "seed" and getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.hidden_size % self.num_heads or self.head_size % 2:
             raise ValueError(
@@ -59,3 +53,6 @@ class ModelConfig:
                     f"{name} {getattr(self, name)} cannot be split over {tp_size} "
                     f"ranks: choose a multiple of {tp_size}, or fewer ranks"
                 )
+
+
+SIZES = tuple(field.name for field in fields(ModelConfig) if field.type is int)

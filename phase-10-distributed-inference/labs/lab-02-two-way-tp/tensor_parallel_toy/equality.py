@@ -4,9 +4,11 @@ import torch
 import torch.distributed as dist
 
 from .config import ModelConfig
+from .group import TensorParallel
+from .measure.memory import saved_bytes
 from .model import Transformer
-from .parallel_linear import RowParallelLinear, TensorParallel
-from .train import loss_sum, make_batch, reduce_replicated, saved_bytes
+from .parallel_linear import RowParallelLinear
+from .train import loss_sum, make_batch, reduce_replicated
 
 TOLERANCE = 1e-12  # float64; sums over at most 192 numbers near 1, in another order
 SIZES = {
@@ -112,7 +114,7 @@ def check(tp):
     odd = tp
     if tp.size >= 4:
         groups = [dist.new_group(list(range(start, tp.size, 2))) for start in (0, 1)]
-        odd = TensorParallel(groups[tp.rank % 2], tp.device, tp.store, timeout_s=tp.timeout_s)
+        odd = TensorParallel(groups[tp.rank % 2], tp.device, tp.store, tp.link_spec, tp.timeout_s)
     rows = []
     for mode, bias, kv_heads, members in cases(tp.size):
         place = tp if len(members) == tp.size else odd

@@ -12,6 +12,7 @@ import torch
 
 from . import equality, model, parallel_linear, train
 from .config import ModelConfig
+from .deferred import Deferred
 from .parallel_linear import ColumnParallelLinear, RowParallelLinear
 
 BANK = []
@@ -143,8 +144,8 @@ def input_gradient_not_summed():
     """Column backward keeps its own partial dx; only 1/p of the gradient is there."""
     right = parallel_linear.column_backward
 
-    def partial(tp, dy, x, weight, ops=None):
-        dw = right(tp, dy, x, weight, ops)[1]
+    def partial(tp, dy, x, weight, **others):
+        dw = right(tp, dy, x, weight, **others)[1]
         return (dy @ weight).chunk(tp.size)[tp.rank].clone(), dw
 
     with patch.object(parallel_linear, "column_backward", partial):
@@ -156,8 +157,8 @@ def weight_gradient_from_the_own_positions():
     """Column backward forgets to gather x again and multiplies with the shard that was saved."""
     right = parallel_linear.column_backward
 
-    def own(tp, dy, x, weight, ops=None):
-        dx = right(tp, dy, x, weight, ops)[0]
+    def own(tp, dy, x, weight, **others):
+        dx = right(tp, dy, x, weight, **others)[0]
         return dx, dy.chunk(tp.size)[tp.rank].t() @ x
 
     with patch.object(parallel_linear, "column_backward", own):
@@ -168,13 +169,13 @@ def weight_gradient_from_the_own_positions():
 def weight_gradients_taken_before_they_are_finished():
     """GEMMs of dw are left to fill later layers' waits; nobody comes after the last layers."""
 
-    def unfinished(tp):
-        for weight, gradient in tp.gradients:
+    def unfinished(deferred):
+        for weight, gradient in deferred.gradients:
             weight.grad = gradient.clone()
-        tp.gradients.clear()
-        tp.finish()
+        deferred.gradients.clear()
+        deferred.finish()
 
-    with patch.object(parallel_linear.TensorParallel, "_end_backward", unfinished):
+    with patch.object(Deferred, "_end_backward", unfinished):
         yield
 
 
@@ -197,25 +198,12 @@ def sum_in_order_of_arrival():
 @mistake("saved_ratio")
 def saves_the_gathered_input():
     """Without the gather in backward most of sequence parallelism's memory is given back."""
-    right = parallel_linear._Column.forward
+    right = model.ColumnParallelLinear.__init__
 
-    def forward(ctx, x, weight, bias, tp):
-        result = right(ctx, x, weight, bias, tp)
-        ctx.full = tp.all_gather(x.flatten(0, 1))
-        ctx.save_for_backward(x, weight, ctx.full)
-        return result
+    def keeping(self, in_size, parts, tp, draw, bias=False, keep_gathered=False):
+        right(self, in_size, parts, tp, draw, bias, keep_gathered=tp is not None)
 
-    def backward(ctx, dy):
-        x, weight, _ = ctx.saved_tensors
-        dy = dy.contiguous()
-        dx, dw = parallel_linear.column_backward(ctx.tp, dy, x.flatten(0, 1), weight)
-        ctx.tp.deliver(ctx.weight, dw)
-        return dx.view_as(x), None, dy.sum(0) if ctx.has_bias else None, None
-
-    with (
-        patch.object(parallel_linear._Column, "forward", staticmethod(forward)),
-        patch.object(parallel_linear._Column, "backward", staticmethod(backward)),
-    ):
+    with patch.object(model.ColumnParallelLinear, "__init__", keeping):
         yield
 
 

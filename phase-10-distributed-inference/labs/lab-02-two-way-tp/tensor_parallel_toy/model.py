@@ -51,8 +51,9 @@ class Attention(nn.Module):
     def __init__(self, config, tp, draw):
         super().__init__()
         self.head_size, self.group = config.head_size, config.num_heads // config.num_kv_heads
-        self.qkv = ColumnParallelLinear(config.hidden_size, config.qkv_sizes, tp, draw, config.bias)
-        self.out = RowParallelLinear(config.hidden_size, config.hidden_size, tp, draw, config.bias)
+        hidden, bias, keep = config.hidden_size, config.bias, config.keep_gathered
+        self.qkv = ColumnParallelLinear(hidden, config.qkv_sizes, tp, draw, bias, keep)
+        self.out = RowParallelLinear(hidden, hidden, tp, draw, bias)
 
     def project(self, x):
         return self.qkv.split(self.qkv(x))
@@ -72,9 +73,9 @@ class MLP(nn.Module):
 
     def __init__(self, config, tp, draw):
         super().__init__()
-        sizes = [config.ffn_size, config.ffn_size]
-        self.gate_up = ColumnParallelLinear(config.hidden_size, sizes, tp, draw, config.bias)
-        self.down = RowParallelLinear(config.ffn_size, config.hidden_size, tp, draw, config.bias)
+        hidden, bias, keep = config.hidden_size, config.bias, config.keep_gathered
+        self.gate_up = ColumnParallelLinear(hidden, [config.ffn_size] * 2, tp, draw, bias, keep)
+        self.down = RowParallelLinear(config.ffn_size, hidden, tp, draw, bias)
 
     def project(self, x):
         return self.gate_up.split(self.gate_up(x))
@@ -121,10 +122,6 @@ class Transformer(nn.Module):
 
     def replicated(self):
         """Parameters that all ranks hold whole, in one fixed order."""
-        rows = [
-            m.bias
-            for m in self.modules()
-            if isinstance(m, RowParallelLinear) and m.bias is not None
-        ]
+        rows = [m.bias for m in self.modules() if isinstance(m, RowParallelLinear)]
         norms = [m.weight for m in self.modules() if isinstance(m, RMSNorm)]
-        return [self.embedding, self.head, *norms, *rows]
+        return [self.embedding, self.head, *norms, *(bias for bias in rows if bias is not None)]

@@ -90,31 +90,26 @@ def sequential(ops):
     return sorted(ops, key=phase)  # stable: within a phase the order stays
 
 
-def communication(ops):
-    """Only what travels: the schedule that measures communication alone."""
-    return [op for op in sequential(ops) if op[0] not in ("gemm", "add")]
+def without_messages(ops, tensor):
+    """The same operations when every rank holds all of `tensor` already."""
+    return [op for op in ops if op in MARKS or op[0] == "gemm" or op[1] != tensor]
 
 
-def computation(ops):
-    """Only the GEMMs: the schedule that measures computation alone."""
-    return [op for op in ops if op[0] == "gemm"]
-
-
-VARIANTS = {
-    "overlap": lambda ops: ops,
-    "sequential": sequential,
-    "communication": communication,
-    "computation": computation,
-}
+VARIANTS = {"overlap": lambda ops: ops, "sequential": sequential}  # measure/plan.py adds two
 
 
 def _chunks(rank, pieces):
     return range(rank * pieces, (rank + 1) * pieces)
 
 
+def _neighbours(num_ranks, rank):
+    """Whom the rank sends to, and whom it receives from, step by step."""
+    steps = range(1, num_ranks)
+    return [(rank + t) % num_ranks for t in steps], [(rank - t) % num_ranks for t in steps]
+
+
 def _gather(num_ranks, rank, pieces, tensor):
-    ahead = [(rank + t) % num_ranks for t in range(1, num_ranks)]
-    behind = [(rank - t) % num_ranks for t in range(1, num_ranks)]
+    ahead, behind = _neighbours(num_ranks, rank)
     incoming = [[tensor, chunk, peer] for peer in behind for chunk in _chunks(peer, pieces)]
     outgoing = [[tensor, chunk, peer] for peer in ahead for chunk in _chunks(rank, pieces)]
     return {
@@ -126,8 +121,7 @@ def _gather(num_ranks, rank, pieces, tensor):
 
 
 def _scatter(num_ranks, rank, pieces, tensor):
-    ahead = [(rank + t) % num_ranks for t in range(1, num_ranks)]
-    behind = [(rank - t) % num_ranks for t in range(1, num_ranks)]
+    ahead, behind = _neighbours(num_ranks, rank)
     incoming = [[tensor, chunk, peer] for peer in behind for chunk in _chunks(rank, pieces)]
     outgoing = [[tensor, chunk, peer] for peer in ahead for chunk in _chunks(peer, pieces)]
     return {

@@ -35,9 +35,8 @@ def reduce_replicated(model, tp):
     gradients = [parameter.grad for parameter in model.replicated()]
     bucket = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(bucket, group=tp.group)
-    for gradient, total in zip(
-        gradients, bucket.split([g.numel() for g in gradients]), strict=True
-    ):
+    totals = bucket.split([gradient.numel() for gradient in gradients])
+    for gradient, total in zip(gradients, totals, strict=True):
         gradient.copy_(total.view_as(gradient))
 
 
@@ -67,28 +66,3 @@ def train_step(model, optimizer, tokens, labels, tp):
     if tp is not None:
         dist.all_reduce(total, group=tp.group)
     return total, norm
-
-
-def saved_bytes(model, tokens, labels, tp):
-    """Bytes that autograd keeps for backward, per rank: exact, each storage counted once."""
-    known = {_storage(t).data_ptr() for t in [*model.parameters(), *model.buffers()]}
-    kept = {}
-
-    def pack(tensor):
-        storage = _storage(tensor)
-        if storage.data_ptr() not in known:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = loss_sum(model, tokens, labels, tp)
-    total = sum(kept.values())
-    loss.backward()
-    model.zero_grad()
-    return total
-
-
-def _storage(tensor):
-    """The memory behind a tensor, also behind a DTensor or a collective's pending result."""
-    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return getattr(local, "elem", local).untyped_storage()

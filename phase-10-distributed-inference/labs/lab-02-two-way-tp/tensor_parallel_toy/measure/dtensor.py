@@ -15,8 +15,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from .model import Transformer
-from .train import gradient_norm, loss_sum, reduce_replicated
+from ..model import Transformer
+from ..train import gradient_norm, loss_sum, reduce_replicated
 
 
 class _Unfused(nn.Module):

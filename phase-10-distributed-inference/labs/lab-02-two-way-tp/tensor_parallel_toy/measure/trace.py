@@ -6,19 +6,25 @@ perf_counter is one clock for all processes of a machine, so the ranks' records 
 """
 
 import contextlib
+import itertools
 import json
 import os
 import threading
 import time
+from collections import Counter
 
 LANES = {"gemm": "GEMM", "wait": "wait", "wait_send": "wait", "collective": "wait"}
 
 
 class Recorder:
-    """Spans [(lane, name, start, end)] of the main thread; with wire=True also every message."""
+    """Spans [(lane, name, start, end)] of the main thread; with wire=True also every message.
+
+    `seconds` adds up the spans by verb.
+    """
 
     def __init__(self, wire=False):
         self.wire, self.spans, self.messages, self.threads = wire, [], [], []
+        self.seconds = Counter()
 
     @contextlib.contextmanager
     def span(self, verb, key):
@@ -26,19 +32,22 @@ class Recorder:
         yield
         end = time.perf_counter()
         name = key[0] if len(key) == 1 else f"{key[0]}[{key[1]}]"
+        self.seconds[verb] += end - start
         self.spans.append((LANES.get(verb, "issue"), name, start, end))
         if verb == "collective":  # blocked for as long as it is in flight
             self.spans.append(("in flight", name, start, end))
 
     def message(self, work, event, key, tag):
         """Note the moment of a send (it may arrive before `isend` returns); or have a thread
-        note the moment of an arrival."""
+        note the moment of an arrival. What arrives through shared memory says itself when."""
         if not self.wire:
             return work
         entry = [event, f"{key[0]}[{key[1]}]", key[2], tag, self.started]
         self.messages.append(entry)
         if event == "sent":
             return work
+        if hasattr(work, "arrived_at"):
+            return _Noted(work, entry)
         watched = _Watched(work, entry)
         self.threads.append(watched.thread)
         return watched
@@ -53,18 +62,28 @@ class Recorder:
         return sum(end - start for lane, _, start, end in self.spans if lane == "wait")
 
     def gemm_s(self):
-        return sum(end - start for lane, _, start, end in self.spans if lane == "GEMM")
+        return self.seconds["gemm"]
+
+
+class _Noted:
+    def __init__(self, work, entry):
+        self.work, self.entry = work, entry
+
+    def wait(self):
+        arrived = self.work.wait()
+        self.entry[4] = self.work.arrived_at
+        return arrived
 
 
 class _Watched:
     def __init__(self, work, entry):
-        self.error = None
+        self.arrived = self.error = None
         self.thread = threading.Thread(target=self._watch, args=(work, entry), daemon=True)
         self.thread.start()
 
     def _watch(self, work, entry):
         try:
-            work.wait()
+            self.arrived = work.wait()
         except RuntimeError as error:
             self.error = error
         entry[4] = time.perf_counter()
@@ -73,6 +92,7 @@ class _Watched:
         self.thread.join()
         if self.error:
             raise self.error
+        return self.arrived
 
 
 class CardWitness:
@@ -133,41 +153,49 @@ def in_flight(records):
     ]
 
 
+def with_flights(records):
+    """Per rank its spans, and its arriving messages as spans of the lane "in flight"."""
+    return [
+        [*record["spans"], *(("in flight", *flight) for flight in flights)]
+        for record, flights in zip(records, in_flight(records), strict=True)
+    ]
+
+
 def perfetto(runs):
-    """Chrome trace events, which ui.perfetto.dev opens: {mode: one record per rank} -> dict."""
-    events = []
-    for number, (mode, records) in enumerate(runs.items()):
+    """Chrome trace events, which ui.perfetto.dev opens: {mode: one record per rank} -> dict.
+
+    One process per rank, in it the lanes of each mode, below each other; all modes begin at 0.
+    Messages that are in flight together get lanes of their own.
+    """
+    events, titles = [], {}  # titles: (rank, lane's title) -> number
+    for mode, records in runs.items():
         origin = min(start for record in records for _, _, start, _ in record["spans"])
-        wires = in_flight(records)
-        for rank, record in enumerate(records):
-            process = 100 * number + rank
-            events.append(
-                {
-                    "ph": "M",
-                    "name": "process_name",
-                    "pid": process,
-                    "args": {"name": f"{mode}, rank {rank}"},
-                }
-            )
-            spans = [
-                (lane, name, start, end)
-                for lane, name, start, end in record["spans"]
-                if lane != "issue"
-            ]
-            spans += [("in flight", name, start, end) for name, start, end in wires[rank]]
-            for lane, name, start, end in spans:
-                events.append(
-                    {
-                        "ph": "X",
-                        "pid": process,
-                        "tid": lane,
-                        "cat": lane,
-                        "name": name,
-                        "ts": (start - origin) * 1e6,
-                        "dur": (end - start) * 1e6,
-                    }
-                )
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
+        for rank, spans in enumerate(with_flights(records)):
+            busy_until = Counter()  # of the lanes in which messages are in flight
+            for lane, name, start, end in sorted(spans, key=lambda span: span[2]):
+                if lane == "issue":
+                    continue
+                title = f"{mode}: {lane}"
+                if lane == "in flight":
+                    row = next(row for row in itertools.count() if busy_until[row] <= start)
+                    busy_until[row], title = end, f"{title} {row + 1}"
+                event = {"ph": "X", "pid": rank, "cat": lane, "name": name}
+                event["tid"] = titles.setdefault((rank, title), len(titles) + 1)
+                events.append(event | {"ts": (start - origin) * 1e6, "dur": (end - start) * 1e6})
+    names = [_name("process", rank, 0, f"rank {rank}") for rank in range(len(records))]
+    for (rank, title), lane in titles.items():
+        order = sorted(other for who, other in titles if who == rank).index(title)
+        names += [_name("thread", rank, lane, title), _sort(rank, lane, order)]
+    return {"traceEvents": names + events, "displayTimeUnit": "ms"}
+
+
+def _name(what, rank, lane, name):
+    return {"ph": "M", "name": f"{what}_name", "pid": rank, "tid": lane, "args": {"name": name}}
+
+
+def _sort(rank, lane, order):
+    arguments = {"sort_index": order}
+    return {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": lane, "args": arguments}
 
 
 def write_json(path, value):

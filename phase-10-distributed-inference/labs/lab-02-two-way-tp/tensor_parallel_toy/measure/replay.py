@@ -2,9 +2,9 @@
 
 import torch
 
-from . import parallel_linear
-from .link import SimulatedLink, VirtualClock
-from .parallel_linear import TensorParallel
+from .. import parallel_linear
+from ..group import TensorParallel
+from .simulated_link import SimulatedLink, VirtualClock
 
 ROWS, IN, OUT = 3, 20, 12  # rows of one chunk; features
 
@@ -28,12 +28,12 @@ def _replay_one(tp, name, ops, gemm, comm):
     features = IN if name == "all_gather_gemm" else OUT
     sim = TensorParallel(tp.group, tp.device, timeout_s=tp.timeout_s)
     sim.link = SimulatedLink(tp.group, ROWS * features * 8 / comm, latency_s=0.0, clock=clock)
-    sim.after_gemm = lambda: clock.spend(gemm)
+    sim.after_operation = lambda verb: clock.spend(gemm if verb == "gemm" else 0)
     sim.next_tag = 2**24 if name == "all_gather_gemm" else 2**25  # apart from each other
     expected = x @ weight.t()
     rows = slice(tp.rank * ROWS, (tp.rank + 1) * ROWS)
     if name == "all_gather_gemm":
-        y = parallel_linear.column_forward(sim, x[rows].contiguous(), weight, ops=ops)
+        y, _ = parallel_linear.column_forward(sim, x[rows].contiguous(), weight, ops=ops)
     else:  # each rank multiplies by its own share of the columns
         share = torch.arange(IN) % tp.size == tp.rank
         y = parallel_linear.row_forward(

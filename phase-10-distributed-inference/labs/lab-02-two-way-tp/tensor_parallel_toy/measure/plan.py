@@ -1,6 +1,6 @@
 """Where does overlap pay? Measured per layer and direction, decided alike on every rank.
 
-What the layers decide is one candidate, "by layer"; `profile_run.choose` compares whole steps.
+What the layers decide is one candidate, "by layer"; `profile.choose` compares whole steps.
 """
 
 import time
@@ -8,8 +8,21 @@ import time
 import torch
 import torch.distributed as dist
 
-from . import parallel_linear as layers
+from .. import parallel_linear as layers
+from .. import schedule
 
+
+def communication(ops):
+    """Only what travels: the schedule that measures communication alone."""
+    return [op for op in schedule.sequential(ops) if op[0] not in ("gemm", "add")]
+
+
+def computation(ops):
+    """Only the GEMMs: the schedule that measures computation alone."""
+    return [op for op in ops if op[0] == "gemm"]
+
+
+schedule.VARIANTS.update(communication=communication, computation=computation)
 VARIANTS = {
     "gemm alone": ("computation", 1),
     "comm alone": ("communication", 1),
@@ -50,12 +63,12 @@ def operation_runner(tp, operation, rows, shape, dtype):
         return lambda: layers.column_forward(tp, x, weight)
     if operation == "column_backward":
         dy, x = draw(full, out_size), draw(rows, in_size)
-        return lambda: (layers.column_backward(tp, dy, x, weight), tp.finish())
+        return lambda: (layers.column_backward(tp, dy, x, weight), tp.deferred.finish())
     if operation == "row_forward":
         x = draw(full, in_size)
         return lambda: layers.row_forward(tp, x, weight)
     dz, x = draw(rows, out_size), draw(full, in_size)
-    return lambda: (layers.row_backward(tp, dz, x, weight), tp.finish())
+    return lambda: (layers.row_backward(tp, dz, x, weight), tp.deferred.finish())
 
 
 def timed(tp, function):
@@ -73,11 +86,6 @@ def timed(tp, function):
 def synchronize(tp):
     if tp.device.type == "cuda":
         torch.cuda.synchronize()
-
-
-def median(values):
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def lower_quartile(values):

@@ -1,0 +1,121 @@
+"""Starting p ranks, joining them in a group, and ending them: no fixed port, no orphan.
+
+`launch` starts one process per rank on this machine and brings their results back. Under
+`torchrun` the processes exist already, and `join` alone is used.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import shlex
+import sys
+import tempfile
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+from labkit.ranks import run_processes
+
+from .lost_rank import explain
+
+LAB = Path(__file__).resolve().parent.parent
+START = "import sys; from tensor_parallel_toy.launch import as_rank; as_rank(sys.argv[1])"
+
+
+def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefix="", echo=False):
+    """Run "module:function"(tp, **options) on every rank -> list of results (JSON values).
+
+    `timeout_s` bounds one communication, `limit_s` the run. `prefix` is put before each rank's
+    command, with {rank} filled in (a network namespace, say). Raises RanksFailed.
+    """
+    work = json.dumps({"target": target, "options": options or {}, "timeout_s": timeout_s})
+    start = [sys.executable, "-c", START, work]
+    with tempfile.TemporaryDirectory(prefix="tp-toy-") as folder:
+        results = [Path(folder, f"result-{rank}.json") for rank in range(num_ranks)]
+        run_processes(
+            [[*shlex.split(prefix.format(rank=rank)), *start] for rank in range(num_ranks)],
+            folder,
+            environments=[_environment(rank, num_ranks, folder) for rank in range(num_ranks)],
+            timeout_s=limit_s,
+            grace_s=timeout_s + 3,  # the others get one timeout to say what they saw
+            echo=0 if echo else None,
+        )
+        return [json.loads(result.read_text()) for result in results]
+
+
+def _environment(rank, num_ranks, folder):
+    env = dict(
+        os.environ,
+        RANK=str(rank),
+        WORLD_SIZE=str(num_ranks),
+        LOCAL_RANK=str(rank),
+        PYTHONPATH=os.pathsep.join([str(LAB), *[p for p in sys.path if p]]),
+        TOY_STORE=os.path.join(folder, "store"),
+        TOY_RESULT=os.path.join(folder, f"result-{rank}.json"),
+    )
+    env.setdefault("OMP_NUM_THREADS", str(max(1, os.cpu_count() // num_ranks)))
+    return env
+
+
+def as_rank(work):
+    """The whole life of a process that `launch` starts."""
+    run_rank(**json.loads(work))
+
+
+def in_torchrun():
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def run_rank(target, options, timeout_s):
+    """This process as one rank: join, call, leave. Any failure is one sentence and status 1."""
+    rank = os.environ["RANK"]
+    try:
+        module, function = target.split(":")
+        function = getattr(importlib.import_module(module), function)
+        how = {name: options.pop(name) for name in ("backend", "link") if name in options}
+        with joined(timeout_s, **how) as tp:
+            result = function(tp, **options)
+        if "TOY_RESULT" in os.environ:
+            Path(os.environ["TOY_RESULT"]).write_text(json.dumps(result))
+        return result
+    except Exception as error:
+        if os.environ.get("TOY_TRACEBACK"):
+            traceback.print_exc()
+        print(f"rank {rank}: {explain(error, timeout_s)}", file=sys.stderr, flush=True)
+        os._exit(1)  # a broken group cannot be shut down in order
+
+
+@contextlib.contextmanager
+def joined(timeout_s, backend="auto", link="auto"):
+    """The group of all ranks as a TensorParallel; destroyed in order on the way out."""
+    import torch
+    import torch.distributed as dist
+
+    from .group import TensorParallel
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if backend == "auto":
+        backend = "nccl" if torch.cuda.device_count() >= size else "gloo"
+    if backend == "nccl" and torch.cuda.device_count() < size:
+        raise ValueError(
+            f"backend nccl needs {size} GPUs, one per rank, and this machine has "
+            f"{torch.cuda.device_count()}: use --backend gloo"
+        )
+    device = torch.device("cpu")
+    if backend == "nccl":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
+        torch.cuda.set_device(device)
+    timeout = timedelta(seconds=timeout_s)
+    if "TOY_STORE" in os.environ:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        store = dist.FileStore(os.environ["TOY_STORE"], size)
+    else:
+        store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+    store.set_timeout(timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    store = dist.PrefixStore("toy", store)
+    yield TensorParallel(dist.group.WORLD, device, store, link, timeout_s)
+    dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,148 @@
+"""Train every mode on the same data; what it costs, what it hides, and the pictures of it.
+
+Modes take turns step by step, so that whatever else the machine does hits all of them alike.
+Times are the slowest rank's, between a barrier and a synchronisation.
+"""
+
+import functools
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+
+from ..config import ModelConfig
+from ..train import make_batch
+from . import plan, report, trace
+from .memory import measure_memory
+from .modes import WAYS, Mode, choose, names, train_interleaved
+from .quiet import Quiet
+
+WARM_UP = 3
+RECORDED = ("plain", "sequential", "overlap")
+
+
+def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
+    """Everything `python -m tensor_parallel_toy profile` does -> {"ok", "folder"}."""
+    if tp.size < 2:
+        raise ValueError("one rank has nobody to talk to: profile with 2 ranks or more")
+    config = ModelConfig(**config)
+    say = functools.partial(print, flush=True) if tp.rank == 0 else lambda *_: None
+    say(f"{tp.size} ranks, {dist.get_backend(tp.group)}, link {report.link_name(tp)}")
+    quiet = Quiet(tp, quiet)
+    table = plan.measure(tp, config, quiet, repeats=min(steps, 7))
+    for entry in table:
+        say(f"  {entry['layer']:8} {entry['operation']:16} {entry['reason']}")
+    tokens, labels = make_batch(config, tp.device)
+    if "plain" not in names(tp):
+        say("  collectives do not pass the simulated link: without plain and DTensor")
+    way, candidates = choose(tp, config, table, tokens, labels)
+    listed = ", ".join(f"{name} {1e3 * seconds:.0f}" for name, seconds in candidates.items())
+    say(f"  whole steps, ms: {listed}; overlap is from here on: {way[0]}")
+    modes = [Mode(name, config, tp, way[1]) for name in names(tp)]
+    train_interleaved(tp, modes, tokens, labels, steps, quiet, WARM_UP)
+    mine = {
+        "memory": {mode.name: measure_memory(tp, mode, tokens, labels) for mode in modes},
+        "timeline": record_mlp(tp, config, modes),
+        "sent": {mode.name: mode.sent_bytes for mode in modes},
+        "own": {mode.name: [mode.own[i] for i in mode.steps(WARM_UP)] for mode in modes},
+    }
+    blocked = {
+        mode.name: blocked_in_collectives(tp, mode, tokens, labels)
+        for mode in modes
+        if mode.dtensor
+    }
+    mine["step"] = record_step(tp, modes, tokens, labels)
+    records = gather(tp, mine)
+    dist.barrier()
+    if tp.rank != 0:
+        return {"ok": True}
+    result = report.summarize(tp, config, modes, table, records, blocked, WARM_UP)
+    result |= {"candidates_s": candidates, "chosen": way[0], "quiet_limit": quiet.limit}
+    folder = report.write(Path(out), result, records)
+    report.print_table(result)
+    print(
+        f"written to {folder}/: profile.json, curves.svg, timeline.svg, trace.json "
+        "(open it at ui.perfetto.dev), provenance.json"
+    )
+    return {"ok": result["losses_coincide"], "folder": str(folder)}
+
+
+def record_mlp(tp, config, modes, repeats=9):
+    """Timelines of one MLP forward and backward; of `repeats` runs the one of median length."""
+    modes = {mode.name: mode for mode in modes if mode.name in RECORDED}
+    mlp = modes["overlap"].model.blocks[0].mlp
+    generator = torch.Generator().manual_seed(3)
+    size = (config.seq_len // tp.size, config.batch_size, config.hidden_size)
+    x, gradient = [
+        torch.randn(size, generator=generator, dtype=torch.float64).to(
+            tp.device, getattr(torch, config.dtype)
+        )
+        for _ in range(2)
+    ]
+    runs = {name: [] for name in modes}
+    for _ in range(repeats):
+        for name, kept in runs.items():
+            modes[name].apply()
+            if name == "overlap":  # the order itself, whichever way was chosen
+                tp.overlap, tp.default_plan, tp.plans = WAYS["2 pieces"]
+            leaf = x.clone().requires_grad_()
+            with trace.CardWitness() as card:
+                tp.recorder = recorder = trace.Recorder(wire=True)
+                seconds = plan.timed(tp, functools.partial(forward_backward, mlp, leaf, gradient))
+                tp.recorder = None
+                recorder.finish()
+            mlp.zero_grad()
+            gemms = [span[2:] for span in recorder.spans if span[0] == "GEMM"]
+            record = {"spans": recorder.spans, "messages": recorder.messages}
+            record["card_share_during_gemm"] = card.share_during(gemms)
+            kept.append((seconds, record))
+    return {
+        name: sorted(kept, key=lambda run: run[0])[len(kept) // 2] for name, kept in runs.items()
+    }
+
+
+def forward_backward(module, x, gradient):
+    module(x).backward(gradient)
+
+
+def record_step(tp, modes, tokens, labels):
+    """Every span and message of one whole step, for the trace."""
+    records = {}
+    for mode in modes:
+        if mode.name in RECORDED:
+            dist.barrier(group=tp.group)
+            tp.recorder = recorder = trace.Recorder(wire=True)
+            mode.step(tokens, labels)
+            tp.recorder = None
+            recorder.finish()
+            records[mode.name] = {"spans": recorder.spans, "messages": recorder.messages}
+    return records
+
+
+def blocked_in_collectives(tp, mode, tokens, labels, repeats=3):
+    """Exposed time of a DTensor step: its main thread inside functional collectives, profiled."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as torch_profile
+
+    samples = []
+    for _ in range(repeats):
+        dist.barrier(group=tp.group)
+        with torch_profile(activities=[ProfilerActivity.CPU]) as profiled:
+            mode.step(tokens, labels)
+        samples.append(
+            sum(
+                event.cpu_time_total / 1e6
+                for event in profiled.key_averages()
+                if event.key.startswith("_c10d_functional::") and "_wrap" not in event.key
+            )
+        )
+    worst = torch.tensor([median(samples)], dtype=torch.float64, device=tp.device)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    return worst.item()
+
+
+def gather(tp, value):
+    everyone = [None] * tp.size
+    dist.all_gather_object(everyone, value, group=tp.group)
+    return everyone
