@@ -1,144 +1,177 @@
 """Plausible mistakes of lab 01. Each is rejected by the check whose claim it violates.
 
-The bank runs on top of the solution's namespace: numpy, the collectives and shard_size are there.
+The bank runs on top of the solution's namespace: numpy, the collectives and shards are there.
 """
 
 
-def shard_size__rounds_down(dimension, size, num_ranks):
+def shards__rounds_down(dimension, size, num_ranks):
     """an uneven split is rounded down and the rest is dropped.
 
     With 10 outputs on 4 ranks, outputs 8 and 9 belong to nobody. Real engines refuse instead.
-    Rejected by: test_shard_size_divides_exactly_or_says_what_does_not
+    Rejected by: test_shards__refuse_an_uneven_split_and_say_what_is_uneven
     """
-    return size // num_ranks
+    width = size // num_ranks
+    return [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
 
 
-def shard_size__rounds_up(dimension, size, num_ranks):
+def shards__rounds_up(dimension, size, num_ranks):
     """an uneven split is rounded up, so that the last rank gets less.
 
     Collectives need equal shapes on all ranks; a short last shard needs padding, which must be
     asked for, as vLLM does for the vocabulary.
-    Rejected by: test_shard_size_divides_exactly_or_says_what_does_not
+    Rejected by: test_shards__refuse_an_uneven_split_and_say_what_is_uneven
     """
-    return -(-size // num_ranks)
+    width = -(-size // num_ranks)
+    return [slice(r * width, min((r + 1) * width, size)) for r in range(num_ranks)]
 
 
-def shard_size__returns_a_float(dimension, size, num_ranks):
+def shards__returns_floats(dimension, size, num_ranks):
     """the size is divided with / instead of //.
 
     48 / 4 is 12.0, which cannot slice an array.
-    Rejected by: test_shard_size_divides_exactly_or_says_what_does_not
+    Rejected by: test_shards__are_equal_blocks_in_rank_order
     """
     if num_ranks < 1 or size % num_ranks:
         raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
-    return size / num_ranks
+    width = size / num_ranks
+    return [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
+
+
+def shards__leaves_out_the_last_entry(dimension, size, num_ranks):
+    """each block ends one entry early.
+
+    A slice's end is excluded: rank r ends where rank r + 1 begins.
+    Rejected by: test_shards__are_equal_blocks_in_rank_order
+    """
+    if num_ranks < 1 or size % num_ranks:
+        raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
+    width = size // num_ranks
+    return [slice(r * width, (r + 1) * width - 1) for r in range(num_ranks)]
+
+
+def shards__deals_the_entries_out_in_turn(dimension, size, num_ranks):
+    """rank r takes every num_ranks-th entry instead of a block of neighbours.
+
+    A split, but not this one: checkpoints, KV caches and the other layers are cut into blocks, and
+    after a gather the outputs would be shuffled like a deck of cards.
+    Rejected by: test_shards__are_equal_blocks_in_rank_order
+    """
+    if num_ranks < 1 or size % num_ranks:
+        raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
+    return [slice(r, size, num_ranks) for r in range(num_ranks)]
 
 
 def column_parallel__drops_the_last_rank(x, W, num_ranks):
     """the last rank's block is dropped.
 
     An off-by-one in the loop over ranks; the output has too few columns.
-    Rejected by: test_column_parallel_equals_the_dense_product
+    Rejected by: test_column_parallel__equals_the_dense_product
     """
-    rows = shard_size("out_features", W.shape[0], num_ranks)
-    ranks = range(max(num_ranks - 1, 1))
-    return all_gather([x @ W[r * rows : (r + 1) * rows].T for r in ranks], axis=-1)[0]
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    return all_gather([x @ W[mine].T for mine in outputs[:-1] or outputs], axis=-1)[0]
 
 
 def column_parallel__joins_the_ranks_in_reverse(x, W, num_ranks):
     """the blocks are concatenated in the wrong order of ranks.
 
     The values are all there, in the wrong columns. Rank r's block starts at column r * out / p.
-    Rejected by: test_column_parallel_equals_the_dense_product
+    Rejected by: test_column_parallel__equals_the_dense_product
     """
-    rows = shard_size("out_features", W.shape[0], num_ranks)
-    shards = [x @ W[r * rows : (r + 1) * rows].T for r in range(num_ranks)]
-    return all_gather(shards[::-1], axis=-1)[0]
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    return all_gather([x @ W[mine].T for mine in outputs[::-1]], axis=-1)[0]
 
 
 def column_parallel__sums_the_blocks(x, W, num_ranks):
     """the blocks are added where they should stand side by side.
 
     Each block holds other outputs; adding them mixes unrelated features and loses the width.
-    Rejected by: test_column_parallel_equals_the_dense_product
+    Rejected by: test_column_parallel__equals_the_dense_product
     """
-    rows = shard_size("out_features", W.shape[0], num_ranks)
-    shards = [x @ W[r * rows : (r + 1) * rows].T for r in range(num_ranks)]
-    return all_reduce(shards)[0]
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    return all_reduce([x @ W[mine].T for mine in outputs])[0]
 
 
-def column_parallel__strides_over_the_rows(x, W, num_ranks):
-    """rank r takes every num_ranks-th row instead of a block of neighbours.
+def column_parallel__stacks_the_blocks_on_the_tokens(x, W, num_ranks):
+    """the blocks are concatenated along the tokens.
 
-    A split, but not this one: after the gather the outputs are shuffled like a deck of cards.
-    Rejected by: test_column_parallel_equals_the_dense_product
+    Every rank has all tokens and some outputs: the blocks stand side by side along the outputs.
+    Rejected by: test_column_parallel__equals_the_dense_product
     """
-    shard_size("out_features", W.shape[0], num_ranks)
-    return all_gather([x @ W[r::num_ranks].T for r in range(num_ranks)], axis=-1)[0]
-
-
-def column_parallel__dense_matmul_in_disguise(x, W, num_ranks):
-    """the whole product is computed, cut up and gathered again.
-
-    The value and the traffic are right, the work is not: every rank would need the whole W.
-    Rejected by: test_no_rank_multiplies_by_more_than_its_share
-    """
-    shard_size("out_features", W.shape[0], num_ranks)
-    return all_gather(np.split(x @ W.T, num_ranks, axis=-1), axis=-1)[0]
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    return all_gather([x @ W[mine].T for mine in outputs], axis=0)[0]
 
 
 def column_parallel__concatenates_without_the_collective(x, W, num_ranks):
     """the blocks are joined by hand, without an all-gather.
 
     On real machines the blocks lie on different GPUs; np.concatenate cannot reach them.
-    Rejected by: test_column_parallel_makes_one_all_gather
+    Rejected by: test_column_parallel__makes_one_all_gather
     """
-    rows = shard_size("out_features", W.shape[0], num_ranks)
-    shards = [x @ W[r * rows : (r + 1) * rows].T for r in range(num_ranks)]
-    return np.concatenate(shards, axis=-1)
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    return np.concatenate([x @ W[mine].T for mine in outputs], axis=-1)
+
+
+def column_parallel__splits_the_inputs(x, W, num_ranks):
+    """W is split along the input dimension, as in row_parallel.
+
+    The value is right, but each rank has a partial sum over the whole output, and joining takes the
+    other layer's all-reduce: twice the bytes of the all-gather.
+    Rejected by: test_column_parallel__makes_one_all_gather
+    """
+    shards("out_features", W.shape[0], num_ranks)
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return all_reduce([x[..., mine] @ W[:, mine].T for mine in inputs])[0]
+
+
+def column_parallel__gives_rank_r_another_block(x, W, num_ranks):
+    """the ranks own the blocks in reverse, and the gathered blocks are put in order afterwards.
+
+    The value is right. But the next layer's shards lie where rank r owns block r.
+    Rejected by: test_column_parallel__makes_one_all_gather
+    """
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    joined = all_gather([x @ W[mine].T for mine in outputs[::-1]], axis=-1)[0]
+    return np.concatenate(np.split(joined, num_ranks, axis=-1)[::-1], axis=-1)
 
 
 def row_parallel__forgets_the_reduce(x, W, num_ranks):
     """rank 0's partial sum is returned without the all-reduce.
 
     A rank has seen only its slice of x, so its product is one addend of the answer.
-    Rejected by: test_row_parallel_equals_the_dense_product
+    Rejected by: test_row_parallel__equals_the_dense_product
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    return x[..., :cols] @ W[:, :cols].T
+    mine = shards("in_features", W.shape[1], num_ranks)[0]
+    return x[..., mine] @ W[:, mine].T
 
 
 def row_parallel__averages_the_ranks(x, W, num_ranks):
     """the partial sums are averaged instead of added.
 
     Averaging belongs to the gradients of data parallelism; here every rank holds other addends.
-    Rejected by: test_row_parallel_equals_the_dense_product
+    Rejected by: test_row_parallel__equals_the_dense_product
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    return all_reduce([x[..., part] @ W[:, part].T for part in mine])[0] / num_ranks
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return all_reduce([x[..., mine] @ W[:, mine].T for mine in inputs])[0] / num_ranks
 
 
 def row_parallel__concatenates_the_partials(x, W, num_ranks):
     """the partial sums are set side by side instead of added.
 
     Each partial already has the full output width; gathering makes it num_ranks times too wide.
-    Rejected by: test_row_parallel_equals_the_dense_product
+    Rejected by: test_row_parallel__equals_the_dense_product
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    return all_gather([x[..., part] @ W[:, part].T for part in mine], axis=-1)[0]
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return all_gather([x[..., mine] @ W[:, mine].T for mine in inputs], axis=-1)[0]
 
 
 def row_parallel__every_rank_reads_the_first_slice_of_x(x, W, num_ranks):
     """every rank multiplies the first slice of x, whatever its own slice of W is.
 
     Slice r of x meets slice r of W: both are cut along the input dimension.
-    Rejected by: test_row_parallel_equals_the_dense_product
+    Rejected by: test_row_parallel__equals_the_dense_product
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    return all_reduce([x[..., :cols] @ W[:, part].T for part in mine])[0]
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return all_reduce([x[..., inputs[0]] @ W[:, mine].T for mine in inputs])[0]
 
 
 def row_parallel__splits_the_rows_of_W(x, W, num_ranks):
@@ -146,74 +179,65 @@ def row_parallel__splits_the_rows_of_W(x, W, num_ranks):
 
     The name comes from the paper's X A, where A is [in, out]; in the [out, in] layout
     "row-parallel" cuts columns. The value is right, but it takes the other layer's all-gather.
-    Rejected by: test_row_parallel_makes_one_all_reduce
+    Rejected by: test_row_parallel__makes_one_all_reduce
     """
-    rows = shard_size("in_features", W.shape[0], num_ranks)
-    shards = [x @ W[r * rows : (r + 1) * rows].T for r in range(num_ranks)]
-    return all_gather(shards, axis=-1)[0]
+    outputs = shards("in_features", W.shape[0], num_ranks)
+    return all_gather([x @ W[mine].T for mine in outputs], axis=-1)[0]
 
 
 def row_parallel__reshapes_instead_of_transposing(x, W, num_ranks):
     """W is reshaped to [in, out] instead of transposed.
 
     The shape fits and the numbers do not: reshape keeps the memory order, W.T swaps the axes.
-    Rejected by: test_row_parallel_equals_the_dense_product
+    Rejected by: test_row_parallel__equals_the_dense_product
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
     A = W.reshape(W.shape[::-1])
-    return all_reduce([x[..., part] @ A[part] for part in mine])[0]
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return all_reduce([x[..., mine] @ A[mine] for mine in inputs])[0]
 
 
 def row_parallel__sums_without_the_collective(x, W, num_ranks):
     """the partial sums are added by hand, without an all-reduce.
 
     The simulation lets one function see all ranks; a real rank sees only its own partial sum.
-    Rejected by: test_row_parallel_makes_one_all_reduce
+    Rejected by: test_row_parallel__makes_one_all_reduce
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    return sum(x[..., part] @ W[:, part].T for part in mine)
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return sum(x[..., mine] @ W[:, mine].T for mine in inputs)
 
 
 def row_parallel__all_reduces_a_finished_sum(x, W, num_ranks):
     """the sum is finished by hand and then all-reduced with zeros.
 
     A collective for show: no rank could have made that sum alone.
-    Rejected by: test_row_parallel_makes_one_all_reduce
+    Rejected by: test_row_parallel__makes_one_all_reduce
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    y = sum(x[..., part] @ W[:, part].T for part in mine)
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    y = sum(x[..., mine] @ W[:, mine].T for mine in inputs)
     return all_reduce([y] + [np.zeros_like(y)] * (num_ranks - 1))[0]
+
+
+def row_parallel__all_reduces_a_dense_product(x, W, num_ranks):
+    """every rank computes the whole product, and the all-reduce adds p equal parts of it.
+
+    Value and traffic are right; every rank needs all of W, and nothing was divided.
+    Rejected by: test_row_parallel__makes_one_all_reduce
+    """
+    shards("in_features", W.shape[1], num_ranks)
+    return all_reduce([x @ W.T / num_ranks] * num_ranks)[0]
 
 
 def row_parallel__pads_blocks_of_outputs_with_zeros(x, W, num_ranks):
     """W is split by outputs and each block is padded with zeros for the all-reduce.
 
     The sum of padded blocks is the right value: a gather dressed up as a reduction.
-    Rejected by: test_row_parallel_makes_one_all_reduce
+    Rejected by: test_row_parallel__makes_one_all_reduce
     """
-    shard_size("in_features", W.shape[1], num_ranks)
-    rows = shard_size("out_features", W.shape[0], num_ranks)
+    shards("in_features", W.shape[1], num_ranks)
     partials = []
-    for r in range(num_ranks):
-        partial = np.zeros((*x.shape[:-1], W.shape[0]))
-        partial[..., r * rows : (r + 1) * rows] = x @ W[r * rows : (r + 1) * rows].T
-        partials.append(partial)
-    return all_reduce(partials)[0]
-
-
-def row_parallel__scales_x_in_place(x, W, num_ranks):
-    """x is overwritten on the way.
-
-    An engine passes the same activation to several layers; the next one would read garbage.
-    Rejected by: test_inputs_are_left_as_they_were
-    """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    partials = [x[..., part] @ W[:, part].T for part in mine]
-    x *= 0.0
+    for mine in shards("out_features", W.shape[0], num_ranks):
+        partials.append(np.zeros((*x.shape[:-1], W.shape[0])))
+        partials[-1][..., mine] = x @ W[mine].T
     return all_reduce(partials)[0]
 
 
@@ -222,61 +246,91 @@ def row_parallel__throws_the_reduced_sum_away(x, W, num_ranks):
 
     The ledger shows the right call with the right bytes, and the value is right. But a rank has the
     other ranks' partial sums nowhere except in what the all-reduce returns.
-    Rejected by: test_row_parallel_makes_one_all_reduce
+    Rejected by: test_row_parallel__makes_one_all_reduce
     """
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    partials = [x[..., part] @ W[:, part].T for part in mine]
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    partials = [x[..., mine] @ W[:, mine].T for mine in inputs]
     all_reduce(partials)
     return sum(partials)
+
+
+def row_parallel__scales_its_own_sum_like_the_reduced_one(x, W, num_ranks):
+    """the sum is added up by hand and scaled like the sum that the all-reduce returned.
+
+    A ratio of the two is no use of the collective: a rank does not have the sum added up by hand.
+    Rejected by: test_row_parallel__makes_one_all_reduce
+    """
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    partials = [x[..., mine] @ W[:, mine].T for mine in inputs]
+    reduced, own = all_reduce(partials)[0], sum(partials)
+    at = np.unravel_index(np.abs(own).argmax(), own.shape)
+    return own * (reduced[at] / own[at]) if own[at] else own
+
+
+def row_parallel__clears_x_on_the_way(x, W, num_ranks):
+    """x is overwritten on the way.
+
+    An engine passes the same activation to several layers; the next one would read garbage.
+    Rejected by: test_row_parallel__equals_the_dense_product
+    """
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    partials = [x[..., mine] @ W[:, mine].T for mine in inputs]
+    x *= 0.0
+    return all_reduce(partials)[0]
 
 
 def mlp_tp__doubles_the_weights_in_place(x, W1, W2, num_ranks):
     """the weights are overwritten on the way.
 
     Halving the result hides it from this call; the next one finds other weights.
-    Rejected by: test_mlp_tp_equals_the_dense_mlp, test_inputs_are_left_as_they_were
+    Rejected by: test_mlp_tp__equals_the_dense_mlp
     """
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
+    hidden = shards("hidden", W1.shape[1], num_ranks)
     W2 *= 2
-    partials = [np.maximum(x @ W1[:, part], 0.0) @ W2[part] for part in mine]
-    return all_reduce(partials)[0] / 2
+    return all_reduce([np.maximum(x @ W1[:, mine], 0.0) @ W2[mine] for mine in hidden])[0] / 2
 
 
 def mlp_tp__applies_relu_after_the_reduce(x, W1, W2, num_ranks):
     """relu is applied to the result instead of the hidden layer.
 
     relu is not linear: relu(a) + relu(b) is not relu(a + b), so its place matters.
-    Rejected by: test_mlp_tp_equals_the_dense_mlp
+    Rejected by: test_mlp_tp__equals_the_dense_mlp
     """
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    partials = [x @ W1[:, part] @ W2[part] for part in mine]
-    return np.maximum(all_reduce(partials)[0], 0.0)
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    return np.maximum(all_reduce([x @ W1[:, mine] @ W2[mine] for mine in hidden])[0], 0.0)
 
 
 def mlp_tp__leaves_out_relu(x, W1, W2, num_ranks):
     """relu is left out.
 
     Without it the two layers are one matrix product.
-    Rejected by: test_mlp_tp_equals_the_dense_mlp
+    Rejected by: test_mlp_tp__equals_the_dense_mlp
     """
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    return all_reduce([x @ W1[:, part] @ W2[part] for part in mine])[0]
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    return all_reduce([x @ W1[:, mine] @ W2[mine] for mine in hidden])[0]
 
 
 def mlp_tp__reduces_twice(x, W1, W2, num_ranks):
     """the partial sums of the second layer are reduced twice.
 
     The second all-reduce adds num_ranks copies of a finished sum.
-    Rejected by: test_mlp_tp_equals_the_dense_mlp
+    Rejected by: test_mlp_tp__equals_the_dense_mlp
     """
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    partials = [np.maximum(x @ W1[:, part], 0.0) @ W2[part] for part in mine]
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    partials = [np.maximum(x @ W1[:, mine], 0.0) @ W2[mine] for mine in hidden]
     return all_reduce(all_reduce(partials))[0]
+
+
+def mlp_tp__computes_in_float32(x, W1, W2, num_ranks):
+    """the products are made in float32.
+
+    An engine would, with float32 weights; these are float64, and 1e-7 is far above their rounding.
+    Rejected by: test_mlp_tp__equals_the_dense_mlp
+    """
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    x, W1, W2 = (array.astype(np.float32) for array in (x, W1, W2))
+    partials = [np.maximum(x @ W1[:, mine], 0.0) @ W2[mine] for mine in hidden]
+    return all_reduce(partials)[0].astype(np.float64)
 
 
 def mlp_tp__splits_the_input_of_the_first_layer(x, W1, W2, num_ranks):
@@ -284,26 +338,23 @@ def mlp_tp__splits_the_input_of_the_first_layer(x, W1, W2, num_ranks):
 
     Correct, and twice the traffic: relu needs the finished sums of the first layer. Splitting W1
     by columns finishes each hidden unit on one rank.
-    Rejected by: test_mlp_tp_makes_exactly_one_all_reduce
+    Rejected by: test_mlp_tp__makes_exactly_one_all_reduce
     """
-    cols = shard_size("in", W1.shape[0], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    hidden = np.maximum(all_reduce([x[..., part] @ W1[part] for part in mine])[0], 0.0)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    return all_reduce([hidden[..., part] @ W2[part] for part in mine])[0]
+    inputs = shards("in", W1.shape[0], num_ranks)
+    hidden = np.maximum(all_reduce([x[..., mine] @ W1[mine] for mine in inputs])[0], 0.0)
+    units = shards("hidden", W1.shape[1], num_ranks)
+    return all_reduce([hidden[..., mine] @ W2[mine] for mine in units])[0]
 
 
 def mlp_tp__gathers_in_the_middle(x, W1, W2, num_ranks):
     """the hidden layer is all-gathered between the two products.
 
     Correct, and wasted: rank r needs only the hidden units it already has.
-    Rejected by: test_mlp_tp_makes_exactly_one_all_reduce
+    Rejected by: test_mlp_tp__makes_exactly_one_all_reduce
     """
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    hidden = all_gather([np.maximum(x @ W1[:, part], 0.0) for part in mine], axis=-1)
-    partials = [h[..., part] @ W2[part] for h, part in zip(hidden, mine, strict=True)]
+    units = shards("hidden", W1.shape[1], num_ranks)
+    hidden = all_gather([np.maximum(x @ W1[:, mine], 0.0) for mine in units], axis=-1)
+    partials = [h[..., mine] @ W2[mine] for h, mine in zip(hidden, units, strict=True)]
     return all_reduce(partials)[0]
 
 
@@ -311,10 +362,8 @@ def legal_tp_sizes__ignores_the_kv_heads(num_heads, num_kv_heads, widths, max_tp
     """the KV heads are not looked at.
 
     With 4 KV heads and 7 ranks some rank would need parts of two KV heads.
-    Rejected by: test_legal_tp_sizes_are_what_the_shape_allows
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    if min(num_heads, num_kv_heads, max_tp_size, *widths) < 1:
-        raise ValueError("num_heads, num_kv_heads, widths[0] and max_tp_size must be at least 1")
     sizes = range(1, max_tp_size + 1)
     return [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
 
@@ -323,246 +372,356 @@ def legal_tp_sizes__refuses_to_copy_kv_heads(num_heads, num_kv_heads, widths, ma
     """more ranks than KV heads are refused.
 
     KV heads may be copied: with 8 KV heads and 16 ranks, two ranks hold each head.
-    Rejected by: test_legal_tp_sizes_are_what_the_shape_allows
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    if min(num_heads, num_kv_heads, max_tp_size, *widths) < 1:
-        raise ValueError("num_heads, num_kv_heads, widths[0] and max_tp_size must be at least 1")
     sizes = range(1, max_tp_size + 1)
     return [tp for tp in sizes if all(s % tp == 0 for s in (num_heads, num_kv_heads, *widths))]
+
+
+def legal_tp_sizes__copies_kv_heads_any_number_of_times(
+    num_heads, num_kv_heads, widths, max_tp_size=64
+):
+    """any number of ranks above the number of KV heads is taken for legal.
+
+    Six ranks cannot hold four KV heads equally often: it takes a multiple of four.
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
+    """
+    sizes = range(1, max_tp_size + 1)
+    legal = [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
+    return [tp for tp in legal if num_kv_heads % tp == 0 or tp > num_kv_heads]
+
+
+def legal_tp_sizes__looks_at_the_smallest_width(num_heads, num_kv_heads, widths, max_tp_size=64):
+    """only the smallest width is looked at.
+
+    18 is divided by 9, and 24 is not: every width must be divided.
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
+    """
+    sizes = range(1, max_tp_size + 1)
+    legal = [tp for tp in sizes if num_heads % tp == 0 and min(widths) % tp == 0]
+    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+
+
+def legal_tp_sizes__looks_at_the_last_width(num_heads, num_kv_heads, widths, max_tp_size=64):
+    """only the last width is looked at.
+
+    A loop that overwrites its verdict instead of joining the verdicts.
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
+    """
+    sizes = range(1, max_tp_size + 1)
+    legal = [tp for tp in sizes if num_heads % tp == 0 and widths[-1] % tp == 0]
+    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+
+
+def legal_tp_sizes__divides_the_sum_of_the_widths(num_heads, num_kv_heads, widths, max_tp_size=64):
+    """the sum of the widths is divided.
+
+    12 divides 30 + 42 and neither of them; each weight is split on its own.
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
+    """
+    sizes = range(1, max_tp_size + 1)
+    legal = [tp for tp in sizes if num_heads % tp == 0 and sum(widths) % tp == 0]
+    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
 
 
 def legal_tp_sizes__powers_of_two_only(num_heads, num_kv_heads, widths, max_tp_size=64):
     """only powers of two are tried.
 
     Habit, not arithmetic: 12 heads split over 3 ranks as well as over 4.
-    Rejected by: test_legal_tp_sizes_are_what_the_shape_allows
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    if min(num_heads, num_kv_heads, max_tp_size, *widths) < 1:
-        raise ValueError("num_heads, num_kv_heads, widths[0] and max_tp_size must be at least 1")
     sizes = [2**i for i in range(max_tp_size.bit_length()) if 2**i <= max_tp_size]
     legal = [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
     return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
 
 
-def attention_tp__deals_the_kv_heads_out_in_turn(
-    x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks
-):
-    """replicated KV heads are dealt out in turn: rank r holds KV head r mod num_kv_heads.
+def legal_tp_sizes__leaves_out_the_largest(num_heads, num_kv_heads, widths, max_tp_size=64):
+    """max_tp_size itself is not tried.
 
-    Rank r's query heads are neighbours and read one KV head, r // replicas. vLLM computes
+    range() ends one before its end.
+    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
+    """
+    sizes = range(1, max_tp_size)
+    legal = [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
+    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+
+
+def attention_shards__deals_the_kv_heads_out_in_turn(
+    Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank
+):
+    """copied KV heads are dealt out in turn: rank r loads KV head r mod num_kv_heads.
+
+    Rank r's query heads are neighbours and read one KV head, r // copies. vLLM computes
     tp_rank // num_kv_head_replicas.
-    Rejected by: test_attention_tp_equals_the_unsharded_block
+    Rejected by: test_attention_shards__are_a_rank_s_heads
     """
-    heads = shard_size("num_heads", num_heads, num_ranks)
-    kv_heads = max(1, num_kv_heads // num_ranks)
-    if num_ranks % num_kv_heads and num_kv_heads % num_ranks:
-        raise ValueError(f"num_kv_heads={num_kv_heads} and num_ranks={num_ranks} do not divide")
     head_dim = Wq.shape[0] // num_heads
-    partials = []
-    for r in range(num_ranks):
-        first = r % num_kv_heads if num_ranks > num_kv_heads else r * kv_heads
-        rows = slice(r * heads * head_dim, (r + 1) * heads * head_dim)
-        kv = slice(first * head_dim, (first + kv_heads) * head_dim)
-        q = (x @ Wq[rows].T).reshape(-1, heads, head_dim)
-        k = (x @ Wk[kv].T).reshape(-1, kv_heads, head_dim)
-        v = (x @ Wv[kv].T).reshape(-1, kv_heads, head_dim)
-        partials.append(causal_attention(q, k, v) @ Wo[:, rows].T)
-    return all_reduce(partials)[0]
+    heads = shards("num_heads", num_heads, num_ranks)[rank]
+    if num_ranks > num_kv_heads and num_ranks % num_kv_heads == 0:
+        kv_heads = slice(rank % num_kv_heads, rank % num_kv_heads + 1)
+    else:
+        kv_heads = shards("num_kv_heads", num_kv_heads, num_ranks)[rank]
+    mine = slice(heads.start * head_dim, heads.stop * head_dim)
+    shared = slice(kv_heads.start * head_dim, kv_heads.stop * head_dim)
+    return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
 
 
-def attention_tp__gathers_the_heads(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
-    """the heads are all-gathered before Wo, and every rank multiplies by the whole Wo.
+def attention_shards__loads_all_kv_heads(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank):
+    """every rank loads all KV heads.
 
-    Correct, but Wo stands on every rank, and the gathered heads are wider than the output.
-    Rejected by: test_attention_tp_makes_one_all_reduce_and_splits_the_work
+    The heads it does not read cost memory and work on every rank, and its query heads, which count
+    their KV heads from the first one held, would read other ranks' heads.
+    Rejected by: test_attention_shards__are_a_rank_s_heads
     """
-    heads = shard_size("num_heads", num_heads, num_ranks)
-    if num_ranks % num_kv_heads and num_kv_heads % num_ranks:
-        raise ValueError(f"num_kv_heads={num_kv_heads} and num_ranks={num_ranks} do not divide")
     head_dim = Wq.shape[0] // num_heads
-    kv_heads = max(1, num_kv_heads // num_ranks)
-    outputs = []
-    for r in range(num_ranks):
-        rows = slice(r * heads * head_dim, (r + 1) * heads * head_dim)
-        first = r * num_kv_heads // num_ranks
-        kv = slice(first * head_dim, (first + kv_heads) * head_dim)
-        q = (x @ Wq[rows].T).reshape(-1, heads, head_dim)
-        k = (x @ Wk[kv].T).reshape(-1, kv_heads, head_dim)
-        v = (x @ Wv[kv].T).reshape(-1, kv_heads, head_dim)
-        outputs.append(causal_attention(q, k, v))
-    return all_gather(outputs, axis=-1)[0] @ Wo.T
+    heads = shards("num_heads", num_heads, num_ranks)[rank]
+    shards("num_kv_heads", num_kv_heads * max(1, num_ranks // num_kv_heads), num_ranks)
+    mine = slice(heads.start * head_dim, heads.stop * head_dim)
+    return Wq[mine], Wk, Wv, Wo[:, mine]
 
 
-def attention_tp__every_rank_computes_every_head(
-    x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks
+def attention_shards__splits_the_rows_of_Wo(
+    Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank
 ):
-    """every rank computes every head, and the all-reduce averages p equal results.
+    """Wo is split by its outputs, like Wq.
 
-    The value is right; nothing was split.
-    Rejected by: test_attention_tp_makes_one_all_reduce_and_splits_the_work
+    Wo mixes the heads: its inputs are split, so that a rank's heads meet their own columns.
+    Rejected by: test_attention_shards__are_a_rank_s_heads
     """
-    shard_size("num_heads", num_heads, num_ranks)
-    if num_ranks % num_kv_heads and num_kv_heads % num_ranks:
-        raise ValueError(f"num_kv_heads={num_kv_heads} and num_ranks={num_ranks} do not divide")
     head_dim = Wq.shape[0] // num_heads
-    partials = []
-    for _ in range(num_ranks):
-        q = (x @ Wq.T).reshape(-1, num_heads, head_dim)
-        k = (x @ Wk.T).reshape(-1, num_kv_heads, head_dim)
-        v = (x @ Wv.T).reshape(-1, num_kv_heads, head_dim)
-        partials.append(causal_attention(q, k, v) @ Wo.T / num_ranks)
-    return all_reduce(partials)[0]
+    copies = max(1, num_ranks // num_kv_heads)
+    heads = shards("num_heads", num_heads, num_ranks)[rank]
+    kv_heads = shards("num_kv_heads", num_kv_heads * copies, num_ranks)[rank]
+    mine = slice(heads.start * head_dim, heads.stop * head_dim)
+    shared = slice(kv_heads.start // copies * head_dim, -(-kv_heads.stop // copies) * head_dim)
+    return Wq[mine], Wk[shared], Wv[shared], Wo[len(Wo) * rank // num_ranks :]
 
 
-def attention_tp__every_rank_projects_all_kv_heads(
-    x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks
+def attention_shards__rounds_the_kv_heads_down(
+    Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank
 ):
-    """every rank projects all KV heads and keeps the ones it needs.
+    """KV heads that the ranks do not divide are rounded down.
 
-    Correct, but Wk and Wv stand whole on every rank, and their work is done num_ranks times.
-    Rejected by: test_attention_tp_makes_one_all_reduce_and_splits_the_work
+    With 6 KV heads on 4 ranks, heads 4 and 5 belong to nobody, and query heads read wrong ones.
+    Rejected by: test_attention_shards__refuse_heads_that_do_not_divide
     """
-    heads = shard_size("num_heads", num_heads, num_ranks)
-    if num_ranks % num_kv_heads and num_kv_heads % num_ranks:
-        raise ValueError(f"num_kv_heads={num_kv_heads} and num_ranks={num_ranks} do not divide")
     head_dim = Wq.shape[0] // num_heads
-    kv_heads = max(1, num_kv_heads // num_ranks)
-    partials = []
-    for r in range(num_ranks):
-        rows = slice(r * heads * head_dim, (r + 1) * heads * head_dim)
-        first = r * num_kv_heads // num_ranks
-        q = (x @ Wq[rows].T).reshape(-1, heads, head_dim)
-        k = (x @ Wk.T).reshape(-1, num_kv_heads, head_dim)[:, first : first + kv_heads]
-        v = (x @ Wv.T).reshape(-1, num_kv_heads, head_dim)[:, first : first + kv_heads]
-        partials.append(causal_attention(q, k, v) @ Wo[:, rows].T)
-    return all_reduce(partials)[0]
+    heads = shards("num_heads", num_heads, num_ranks)[rank]
+    count, copies = max(1, num_kv_heads // num_ranks), max(1, num_ranks // num_kv_heads)
+    mine = slice(heads.start * head_dim, heads.stop * head_dim)
+    first = rank // copies * count
+    shared = slice(first * head_dim, (first + count) * head_dim)
+    return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
 
 
-def vocab_parallel_embedding__forgets_the_mask(token_ids, E, num_ranks):
+def attention_rank__forgets_the_reduce(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """the rank's partial sum is returned without the all-reduce.
+
+    Wo's product with some of the heads is one addend of each output.
+    Rejected by: test_attention_rank__equals_the_unsharded_block
+    """
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    return causal_attention(q, k, v) @ Wo.T
+
+
+def attention_rank__gathers_the_partial_sums(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """the ranks' partial sums are gathered and added on every rank.
+
+    The value is right, but p partial sums travel where one sum is enough: p / 2 times the bytes.
+    Rejected by: test_attention_rank__makes_one_all_reduce
+    """
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    partial = causal_attention(q, k, v) @ Wo.T
+    return group.all_gather(partial[None], axis=0).sum(axis=0)
+
+
+def attention_rank__reduces_on_rank_0_only(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """only rank 0 makes the all-reduce.
+
+    The deadlock that every engineer meets: rank 0 waits for ranks that have gone on without it.
+    Rejected by: test_attention_rank__equals_the_unsharded_block
+    """
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    partial = causal_attention(q, k, v) @ Wo.T
+    return group.all_reduce(partial) if group.rank == 0 else partial
+
+
+def attention_rank__scales_by_the_ranks(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """the sum over the ranks is divided by their number.
+
+    The ranks hold other heads, not samples of the same one: their outputs add.
+    Rejected by: test_attention_rank__equals_the_unsharded_block
+    """
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    return group.all_reduce(causal_attention(q, k, v) @ Wo.T) / group.size
+
+
+def attention_rank__splits_the_heads_across_dimensions(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """the projections are reshaped to [tokens, head_dim, heads].
+
+    A head's entries are neighbours in Wq's rows: [tokens, heads, head_dim].
+    Rejected by: test_attention_rank__equals_the_unsharded_block
+    """
+    q, k, v = ((x @ W.T).reshape(len(x), head_dim, -1).swapaxes(1, 2) for W in (Wq, Wk, Wv))
+    return group.all_reduce(causal_attention(q, k, v) @ Wo.T)
+
+
+def embedding_shard__is_another_rank_s(E, num_ranks, rank):
+    """the blocks are given out in reverse.
+
+    Rank r masks for the tokens of block r: it must hold their rows.
+    Rejected by: test_embedding_shard__is_a_block_of_rows
+    """
+    return E[shards("vocab", len(E), num_ranks)[num_ranks - 1 - rank]]
+
+
+def embedding_shard__splits_the_hidden_size(E, num_ranks, rank):
+    """the embedding is split by its columns.
+
+    A possible split, with an all-gather. This one is by rows, like the weight of the
+    logits that it is tied to.
+    Rejected by: test_embedding_shard__is_a_block_of_rows
+    """
+    return np.array_split(E, num_ranks, axis=1)[rank]
+
+
+def embedding_shard__pads_nothing(E, num_ranks, rank):
+    """an uneven vocabulary is split as evenly as it goes.
+
+    Then ranks hold different numbers of rows, and a rank cannot tell from its own where it begins.
+    Rejected by: test_embedding_shard__is_a_block_of_rows
+    """
+    return np.array_split(E, num_ranks)[rank]
+
+
+def embedding_rank__forgets_the_mask(token_ids, E, group):
     """tokens of other ranks are looked up too, at a wrapped-around row, and added.
 
     Every rank must give exact zeros for a token it does not own.
-    Rejected by: test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce
+    Rejected by: test_embedding_rank__gives_every_token_its_row
     """
-    rows = shard_size("vocab", E.shape[0], num_ranks)
-    shards = [E[r * rows : (r + 1) * rows] for r in range(num_ranks)]
-    return all_reduce([shard[token_ids % rows] for shard in shards])[0]
+    return group.all_reduce(E[token_ids % len(E)])
 
 
-def vocab_parallel_embedding__looks_up_the_whole_table(token_ids, E, num_ranks):
-    """every rank looks up in the whole table and keeps the tokens it owns.
+def embedding_rank__clips_the_token_ids(token_ids, E, group):
+    """tokens of other ranks are looked up at the nearest row, and added.
 
-    The value and the traffic are right, but every rank would need the whole embedding.
-    Rejected by: test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce
+    Clipping avoids the index error and nothing else: their rows must become zeros.
+    Rejected by: test_embedding_rank__gives_every_token_its_row
     """
-    rows = shard_size("vocab", E.shape[0], num_ranks)
-    owner = token_ids // rows
-    return all_reduce(
-        [np.where((owner == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
-    )[0]
+    return group.all_reduce(E[np.clip(token_ids - group.rank * len(E), 0, len(E) - 1)])
 
 
-def vocab_parallel_embedding__loses_the_last_row_of_each_rank(token_ids, E, num_ranks):
+def embedding_rank__loses_the_last_row_of_each_rank(token_ids, E, group):
     """the last token of each rank's range is taken for somebody else's.
 
     The range is half open: first <= token < first + rows.
-    Rejected by: test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce
+    Rejected by: test_embedding_rank__gives_every_token_its_row
     """
-    rows = shard_size("vocab", E.shape[0], num_ranks)
-    partials = []
-    for r in range(num_ranks):
-        local = token_ids - r * rows
-        owned = (local >= 0) & (local < rows - 1)
-        looked_up = E[r * rows : (r + 1) * rows][np.where(owned, local, 0)]
-        partials.append(np.where(owned[:, None], looked_up, 0.0))
-    return all_reduce(partials)[0]
+    local = token_ids - group.rank * len(E)
+    owned = (local >= 0) & (local < len(E) - 1)
+    return group.all_reduce(np.where(owned[:, None], E[np.where(owned, local, 0)], 0.0))
 
 
-def vocab_parallel_embedding__shifts_the_token_ids_in_place(token_ids, E, num_ranks):
-    """the token ids are shifted in place from rank to rank.
+def embedding_rank__lets_negative_rows_through(token_ids, E, group):
+    """tokens below the rank's range are looked up at negative rows.
+
+    Numpy counts negative indices from the end, so nothing complains.
+    Rejected by: test_embedding_rank__gives_every_token_its_row
+    """
+    local = token_ids - group.rank * len(E)
+    owned = (local >= -len(E)) & (local < len(E))
+    return group.all_reduce(np.where(owned[:, None], E[np.where(owned, local, 0)], 0.0))
+
+
+def embedding_rank__shifts_the_token_ids_in_place(token_ids, E, group):
+    """the token ids are shifted in place.
 
     This result is right, but the caller's ids are not what they were: whoever uses them next reads
     other tokens.
-    Rejected by: test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce
+    Rejected by: test_embedding_rank__gives_every_token_its_row
     """
-    rows = shard_size("vocab", E.shape[0], num_ranks)
-    partials = []
-    for r in range(num_ranks):
-        owned = (token_ids >= 0) & (token_ids < rows)
-        looked_up = E[r * rows : (r + 1) * rows][np.where(owned, token_ids, 0)]
-        partials.append(np.where(owned[:, None], looked_up, 0.0))
-        token_ids -= rows
-    return all_reduce(partials)[0]
+    token_ids -= group.rank * len(E)
+    owned = (token_ids >= 0) & (token_ids < len(E))
+    return group.all_reduce(np.where(owned[:, None], E[np.where(owned, token_ids, 0)], 0.0))
 
 
-def mlp_tp_sequence_parallel__throws_the_gathered_tokens_away(x, W1, W2, num_ranks):
-    """the all-gather is made, its result is thrown away, and every rank reads the caller's x.
+def embedding_rank__gathers_the_table(token_ids, E, group):
+    """the whole table is gathered, and every rank looks up in it.
 
-    In this simulation x is in sight. On real machines a rank has its own tokens of x, and the
-    others only in what the all-gather returns.
-    Rejected by: test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce
+    The value is right, but the table travels, which is what the split was to avoid.
+    Rejected by: test_embedding_rank__makes_one_all_reduce
     """
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    partials = [np.maximum(x @ W1[:, part], 0.0) @ W2[part] for part in mine]
-    return np.concatenate(reduce_scatter(partials, axis=0), axis=0)
+    return group.all_gather(E, axis=0)[token_ids]
 
 
-def mlp_tp_sequence_parallel__reduces_and_then_slices(x, W1, W2, num_ranks):
-    """an all-reduce stands where a reduce-scatter is enough.
+def mlp_sp_shards__gives_every_rank_all_tokens(x, W1, W2, num_ranks, rank):
+    """every rank holds all tokens, as in tensor parallelism.
 
-    Every rank receives all tokens and keeps one block: half as much again on the wire.
-    Rejected by: test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce
+    Sequence parallelism splits them outside the MLP: norms and memory are divided too.
+    Rejected by: test_mlp_sp_shards__are_tokens_and_hidden_units
     """
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    gathered = all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    partials = [np.maximum(g @ W1[:, m], 0.0) @ W2[m] for g, m in zip(gathered, mine, strict=True)]
-    reduced = all_reduce(partials)
-    return np.concatenate([reduced[r][r * tokens : (r + 1) * tokens] for r in range(num_ranks)])
+    shards("tokens", len(x), num_ranks)
+    hidden = shards("hidden", W1.shape[1], num_ranks)[rank]
+    return x, W1[:, hidden], W2[hidden]
 
 
-def mlp_tp_sequence_parallel__scatters_a_dense_product(x, W1, W2, num_ranks):
-    """the whole MLP is computed on every rank, and the reduce-scatter adds p equal parts of it.
-
-    The value and the bytes are right; every rank needs all of W1 and W2.
-    Rejected by: test_no_rank_multiplies_by_more_than_its_share
-    """
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    shard_size("hidden", W1.shape[1], num_ranks)
-    whole = all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)[0]
-    y = np.maximum(whole @ W1, 0.0) @ W2
-    return np.concatenate(reduce_scatter([y / num_ranks] * num_ranks, axis=0), axis=0)
-
-
-def mlp_tp_sequence_parallel__drops_the_rest_of_the_hidden_layer(x, W1, W2, num_ranks):
+def mlp_sp_shards__drops_the_rest_of_the_hidden_units(x, W1, W2, num_ranks, rank):
     """hidden units that the ranks do not divide are dropped.
 
     An even number of tokens hides it until the hidden layer is uneven.
-    Rejected by: test_layers_refuse_an_uneven_split
+    Rejected by: test_mlp_sp_shards__are_tokens_and_hidden_units
     """
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    width = W1.shape[1] // num_ranks
-    gathered = all_gather([x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)], axis=0)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    partials = [np.maximum(g @ W1[:, m], 0.0) @ W2[m] for g, m in zip(gathered, mine, strict=True)]
-    return np.concatenate(reduce_scatter(partials, axis=0), axis=0)
+    tokens, width = shards("tokens", len(x), num_ranks)[rank], W1.shape[1] // num_ranks
+    hidden = slice(rank * width, (rank + 1) * width)
+    return x[tokens], W1[:, hidden], W2[hidden]
 
 
-def mlp_tp_sequence_parallel__forgets_the_gather(x, W1, W2, num_ranks):
+def mlp_sp_rank__forgets_the_gather(x, W1, W2, group):
     """each rank runs only its own tokens through its own shard.
 
     Token t then meets 1/p of the hidden units. The tokens must come together first.
-    Rejected by: test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce
+    Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
     """
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    blocks = []
-    for r in range(num_ranks):
-        mine = slice(r * width, (r + 1) * width)
-        held = x[r * tokens : (r + 1) * tokens]
-        blocks.append(np.maximum(held @ W1[:, mine], 0.0) @ W2[mine])
-    return np.concatenate(blocks, axis=0)
+    return np.maximum(x @ W1, 0.0) @ W2
+
+
+def mlp_sp_rank__scatters_the_features(x, W1, W2, group):
+    """the sum is split by outputs instead of tokens.
+
+    Every rank would end with a part of every token, and a norm needs whole ones.
+    Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
+    """
+    whole = group.all_gather(x, axis=0)
+    return group.reduce_scatter(np.maximum(whole @ W1, 0.0) @ W2, axis=-1)
+
+
+def mlp_sp_rank__ends_with_all_tokens(x, W1, W2, group):
+    """an all-reduce stands where a reduce-scatter is enough, and its result is returned whole.
+
+    Every rank receives all tokens; what follows would work on them p times over.
+    Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
+    """
+    whole = group.all_gather(x, axis=0)
+    return group.all_reduce(np.maximum(whole @ W1, 0.0) @ W2)
+
+
+def mlp_sp_rank__reduces_and_then_slices(x, W1, W2, group):
+    """an all-reduce stands where a reduce-scatter is enough.
+
+    Every rank receives all tokens and keeps one block: half as much again on the wire.
+    Rejected by: test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce
+    """
+    whole = group.all_gather(x, axis=0)
+    reduced = group.all_reduce(np.maximum(whole @ W1, 0.0) @ W2)
+    return reduced[group.rank * len(x) : (group.rank + 1) * len(x)]
+
+
+def mlp_sp_rank__gathers_the_weights(x, W1, W2, group):
+    """the weights are gathered, and each rank runs its own tokens through all of them.
+
+    The value is right. The weights travel in every step; they are far larger than the activations.
+    Rejected by: test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce
+    """
+    W1, W2 = group.all_gather(W1, axis=1), group.all_gather(W2, axis=0)
+    return np.maximum(x @ W1, 0.0) @ W2

@@ -1,8 +1,9 @@
 """Lab 01: tensor parallelism as algebra you can prove.
 
-Ranks are simulated by slicing: rank r owns slice r, and the only way from one rank to another is a
-collective. `collectives` has them; each takes a list with one array per rank and returns such a
-list. All arrays are float64.
+Tasks 1 to 5 see all ranks at once: rank r owns block r, and the only way from one rank to another
+is a collective, which takes a list with one array per rank and returns such a list. Tasks 6 to 8
+are written as one rank runs them, as in a real engine: `..._shards` loads what the rank owns,
+`..._rank` computes with it and calls the collectives of its `group`. All arrays are float64.
 
 Shapes: x is [tokens, in] or [batch, tokens, in]. A linear layer is y = x @ W.T with W [out, in],
 the layout of torch.nn.Linear and of every checkpoint. The MLP alone uses the paper's layout,
@@ -10,14 +11,14 @@ relu(x @ W1) @ W2 with W1 [in, hidden] and W2 [hidden, out] (Megatron-LM, arXiv:
 """
 
 import numpy as np
-from collectives import all_gather, all_reduce, reduce_scatter
+from collectives import all_gather, all_reduce
 
 
-def shard_size(dimension, size, num_ranks):
-    """Return how many entries of a dimension each rank owns: size / num_ranks, exactly.
+def shards(dimension, size, num_ranks):
+    """Return a list with one slice per rank: equal blocks of a dimension, in rank order.
 
     dimension is the name to show, such as "out_features". Raises ValueError when num_ranks is
-    below 1, or does not divide size; the message names the dimension, its size and the ranks.
+    below 1 or does not divide size; the message holds the dimension's name, its size and num_ranks.
     Source: vllm/distributed/utils.py `divide`.
     """
     # BEGIN SOLUTION (task 1)
@@ -25,69 +26,54 @@ def shard_size(dimension, size, num_ranks):
         raise ValueError(f"num_ranks={num_ranks} for {dimension}={size}: it must be at least 1")
     if size % num_ranks:
         raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
-    return size // num_ranks
+    width = size // num_ranks
+    return [slice(rank * width, (rank + 1) * width) for rank in range(num_ranks)]
     # END SOLUTION
 
 
 def column_parallel(x, W, num_ranks):
-    """Return x @ W.T, [..., out], with the output dimension of W [out, in] split over the ranks.
+    """Return x @ W.T, [..., out], with the outputs of W [out, in] split over the ranks.
 
-    Each rank multiplies the whole x by its block of outputs; one all-gather joins the blocks.
     Raises ValueError when num_ranks does not divide out. Source: Megatron-LM sec. 3; vLLM
     `ColumnParallelLinear(gather_output=True)`.
     """
     # BEGIN SOLUTION (task 2)
-    rows = shard_size("out_features", W.shape[0], num_ranks)
-    shards = [x @ W[r * rows : (r + 1) * rows].T for r in range(num_ranks)]
-    return all_gather(shards, axis=-1)[0]
+    outputs = shards("out_features", W.shape[0], num_ranks)
+    return all_gather([x @ W[mine].T for mine in outputs], axis=-1)[0]
     # END SOLUTION
 
 
 def row_parallel(x, W, num_ranks):
-    """Return x @ W.T, [..., out], with the input dimension of W [out, in] split over the ranks.
+    """Return x @ W.T, [..., out], with the inputs of W [out, in] split over the ranks.
 
-    Each rank multiplies its slice of x by its slice of W, which gives a partial sum over the whole
-    output; one all-reduce adds them up. Raises ValueError when num_ranks does not divide in.
-    Source: Megatron-LM sec. 3; vLLM `RowParallelLinear`.
+    Raises ValueError when num_ranks does not divide in. Source: Megatron-LM sec. 3; vLLM
+    `RowParallelLinear`.
     """
     # BEGIN SOLUTION (task 3)
-    cols = shard_size("in_features", W.shape[1], num_ranks)
-    mine = [slice(r * cols, (r + 1) * cols) for r in range(num_ranks)]
-    partials = [x[..., part] @ W[:, part].T for part in mine]
-    return all_reduce(partials)[0]
+    inputs = shards("in_features", W.shape[1], num_ranks)
+    return all_reduce([x[..., mine] @ W[:, mine].T for mine in inputs])[0]
     # END SOLUTION
 
 
 def mlp_tp(x, W1, W2, num_ranks):
-    """Return relu(x @ W1) @ W2, [..., out], with exactly one all-reduce and nothing else.
+    """Return relu(x @ W1) @ W2, [..., out], hidden units split over the ranks: one all-reduce.
 
-    W1 [in, hidden] is split by columns and its output stays sharded; relu works on each shard;
-    W2 [hidden, out] is split by rows, so each rank already holds the inputs it needs. Raises
-    ValueError when num_ranks does not divide hidden. Source: Megatron-LM sec. 3, figure 3a.
+    W1 is [in, hidden], W2 [hidden, out]. Raises ValueError when num_ranks does not divide hidden.
+    Source: Megatron-LM sec. 3, figure 3a.
     """
     # BEGIN SOLUTION (task 4)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    hidden = [np.maximum(x @ W1[:, part], 0.0) for part in mine]
-    partials = [h @ W2[part] for h, part in zip(hidden, mine, strict=True)]
-    return all_reduce(partials)[0]
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    return all_reduce([np.maximum(x @ W1[:, mine], 0.0) @ W2[mine] for mine in hidden])[0]
     # END SOLUTION
 
 
 def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
-    """Return a list of the tensor-parallel sizes, ascending, that a model's shape allows.
+    """Return a list of the tensor-parallel sizes up to max_tp_size, ascending, that a model allows.
 
-    A size must divide num_heads and every entry of widths (such as the MLP's hidden size), and it
-    must divide num_kv_heads or be a multiple of it (then each KV head is replicated). Raises
-    ValueError, naming the argument, when num_heads, num_kv_heads, an entry of widths or max_tp_size
-    is below 1. Source: vLLM `QKVParallelLinear`.
+    widths is a list of the other dimensions to split, such as the MLP's hidden size. All arguments
+    are at least 1. Source: vLLM `QKVParallelLinear`.
     """
     # BEGIN SOLUTION (task 5)
-    counts = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "max_tp_size": max_tp_size}
-    counts |= {f"widths[{i}]": width for i, width in enumerate(widths)}
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name}={count}: it must be at least 1")
 
     def is_legal(tp_size):
         splits = all(size % tp_size == 0 for size in (num_heads, *widths))
@@ -114,77 +100,88 @@ def causal_attention(q, k, v):
     return np.swapaxes(out, 0, 1).reshape(tokens, heads * head_dim)
 
 
-def attention_tp(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
-    """Return the attention block's output [tokens, out], heads split over ranks, one all-reduce.
+def attention_shards(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank):
+    """Return what one rank loads of (Wq, Wk, Wv, Wo): its heads, and the KV heads they read.
 
-    x is [tokens, in]; Wq [num_heads * head_dim, in]; Wk and Wv [num_kv_heads * head_dim, in];
-    Wo [out, num_heads * head_dim]. A rank owns num_heads / num_ranks query heads and the KV heads
-    they read; when num_ranks > num_kv_heads, several ranks hold a copy of the same KV head. Raises
-    ValueError when the heads do not divide. Source: Megatron-LM sec. 3, figure 3b; vLLM
-    `QKVParallelLinear` (`num_kv_head_replicas`).
+    Wq is [num_heads * head_dim, in]; Wk and Wv [num_kv_heads * head_dim, in]; Wo [out, num_heads *
+    head_dim]. Heads are dealt out in blocks, in rank order. With more ranks than KV heads, several
+    ranks load the same KV head. Raises ValueError when the query heads cannot be divided, or the KV
+    heads neither divided nor copied equally often. Source: vLLM `QKVParallelLinear`
+    (`num_kv_head_replicas`).
     """
     # BEGIN SOLUTION (task 6)
-    heads = shard_size("num_heads", num_heads, num_ranks)
-    if num_ranks <= num_kv_heads:
-        kv_heads = shard_size("num_kv_heads", num_kv_heads, num_ranks)
-        replicas = 1
-    elif num_ranks % num_kv_heads == 0:
-        kv_heads = 1
-        replicas = num_ranks // num_kv_heads
-    else:
-        raise ValueError(
-            f"num_kv_heads={num_kv_heads} neither divides nor is divided by num_ranks={num_ranks}"
-        )
     head_dim = Wq.shape[0] // num_heads
-    partials = []
-    for r in range(num_ranks):
-        first_kv = r // replicas * kv_heads
-        rows = slice(r * heads * head_dim, (r + 1) * heads * head_dim)
-        kv_rows = slice(first_kv * head_dim, (first_kv + kv_heads) * head_dim)
-        q = (x @ Wq[rows].T).reshape(-1, heads, head_dim)
-        k = (x @ Wk[kv_rows].T).reshape(-1, kv_heads, head_dim)
-        v = (x @ Wv[kv_rows].T).reshape(-1, kv_heads, head_dim)
-        partials.append(causal_attention(q, k, v) @ Wo[:, rows].T)
-    return all_reduce(partials)[0]
+    copies = max(1, num_ranks // num_kv_heads)  # ranks that load the same KV head
+    heads = shards("num_heads", num_heads, num_ranks)[rank]
+    kv_heads = shards("num_kv_heads x copies", num_kv_heads * copies, num_ranks)[rank]
+    kv_heads = slice(kv_heads.start // copies, -(-kv_heads.stop // copies))
+
+    def entries(heads):
+        return slice(heads.start * head_dim, heads.stop * head_dim)
+
+    mine, shared = entries(heads), entries(kv_heads)
+    return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
     # END SOLUTION
 
 
-def vocab_parallel_embedding(token_ids, E, num_ranks):
-    """Return E[token_ids], [tokens, hidden], with the rows of E [vocab, hidden] split over ranks.
+def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """Return the attention block's output [tokens, out], complete, on this rank: one all-reduce.
 
-    token_ids is an integer array [tokens]. A rank looks up the tokens it owns and gives zeros for
-    the others; one all-reduce adds the ranks up. Raises ValueError when num_ranks does not divide
-    vocab. Source: Megatron-LM sec. 3; vLLM `VocabParallelEmbedding`, `get_masked_input_and_mask`.
+    x is [tokens, in], whole; the weights are what attention_shards gives this rank. Source:
+    Megatron-LM sec. 3, figure 3b.
     """
-    # BEGIN SOLUTION (task 7)
-    rows = shard_size("vocab", E.shape[0], num_ranks)
-    partials = []
-    for r in range(num_ranks):
-        local = token_ids - r * rows
-        owned = (local >= 0) & (local < rows)
-        looked_up = E[r * rows : (r + 1) * rows][np.where(owned, local, 0)]
-        partials.append(np.where(owned[:, None], looked_up, 0.0))
-    return all_reduce(partials)[0]
+    # BEGIN SOLUTION (task 6)
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    return group.all_reduce(causal_attention(q, k, v) @ Wo.T)
     # END SOLUTION
 
 
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    """Return relu(x @ W1) @ W2, [tokens, out], tokens split over ranks outside the MLP.
+def embedding_shard(E, num_ranks, rank):
+    """Return the rows of E [vocab, hidden] that one rank loads.
 
-    Rank r holds block r of x [tokens, in] and ends with block r of the result; the blocks are
-    joined for the caller without a collective. Inside, one all-gather brings the tokens together
-    and one reduce-scatter both sums and splits: the bytes of one all-reduce. Raises ValueError when
-    num_ranks does not divide tokens or hidden. Source: arXiv:2205.05198, sec. 4.2.2.
+    Raises ValueError when num_ranks does not divide vocab. Source: vLLM `VocabParallelEmbedding`.
     """
-    # BEGIN SOLUTION (task 8)
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    held = [x[r * tokens : (r + 1) * tokens] for r in range(num_ranks)]
-    gathered = all_gather(held, axis=0)
-    mine = [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-    partials = [
-        np.maximum(whole @ W1[:, part], 0.0) @ W2[part]
-        for whole, part in zip(gathered, mine, strict=True)
-    ]
-    return np.concatenate(reduce_scatter(partials, axis=0), axis=0)
+    # BEGIN SOLUTION (task 7, stretch)
+    return E[shards("vocab", len(E), num_ranks)[rank]]
+    # END SOLUTION
+
+
+def embedding_rank(token_ids, E, group):
+    """Return the embeddings [tokens, hidden] of all tokens, complete, on this rank: one all-reduce.
+
+    token_ids is an integer array [tokens], the same on every rank; E [vocab / ranks, hidden] is
+    what embedding_shard gives this rank. Source: Megatron-LM sec. 3; vLLM
+    `get_masked_input_and_mask`.
+    """
+    # BEGIN SOLUTION (task 7, stretch)
+    local = token_ids - group.rank * len(E)
+    owned = (local >= 0) & (local < len(E))
+    rows = E[np.where(owned, local, 0)]
+    return group.all_reduce(np.where(owned[:, None], rows, 0.0))
+    # END SOLUTION
+
+
+def mlp_sp_shards(x, W1, W2, num_ranks, rank):
+    """Return the parts of (x, W1, W2) that one rank holds under sequence parallelism.
+
+    x [tokens, in] is split by tokens, W1 [in, hidden] and W2 [hidden, out] by hidden units.
+    Raises ValueError when num_ranks does not divide tokens or hidden. Source: arXiv:2205.05198,
+    sec. 4.2.2.
+    """
+    # BEGIN SOLUTION (task 8, stretch)
+    tokens = shards("tokens", len(x), num_ranks)[rank]
+    hidden = shards("hidden", W1.shape[1], num_ranks)[rank]
+    return x[tokens], W1[:, hidden], W2[hidden]
+    # END SOLUTION
+
+
+def mlp_sp_rank(x, W1, W2, group):
+    """Return this rank's block of the tokens of relu(x @ W1) @ W2, complete: [tokens / ranks, out].
+
+    x [tokens / ranks, in] and the weights are what mlp_sp_shards gives this rank. Source:
+    arXiv:2205.05198, sec. 4.2.2.
+    """
+    # BEGIN SOLUTION (task 8, stretch)
+    whole = group.all_gather(x, axis=0)
+    return group.reduce_scatter(np.maximum(whole @ W1, 0.0) @ W2, axis=0)
     # END SOLUTION

@@ -1,9 +1,10 @@
-# lab-01 starter: write where NotImplementedError stands. [fa7a1f8c805f]
+# lab-01 starter: write where NotImplementedError stands. [deb1a5ec0e31]
 """Lab 01: tensor parallelism as algebra you can prove.
 
-Ranks are simulated by slicing: rank r owns slice r, and the only way from one rank to another is a
-collective. `collectives` has them; each takes a list with one array per rank and returns such a
-list. All arrays are float64.
+Tasks 1 to 5 see all ranks at once: rank r owns block r, and the only way from one rank to another
+is a collective, which takes a list with one array per rank and returns such a list. Tasks 6 to 8
+are written as one rank runs them, as in a real engine: `..._shards` loads what the rank owns,
+`..._rank` computes with it and calls the collectives of its `group`. All arrays are float64.
 
 Shapes: x is [tokens, in] or [batch, tokens, in]. A linear layer is y = x @ W.T with W [out, in],
 the layout of torch.nn.Linear and of every checkpoint. The MLP alone uses the paper's layout,
@@ -11,71 +12,66 @@ relu(x @ W1) @ W2 with W1 [in, hidden] and W2 [hidden, out] (Megatron-LM, arXiv:
 """
 
 import numpy as np
-from collectives import all_gather, all_reduce, reduce_scatter
+from collectives import all_gather, all_reduce
 
 
-def shard_size(dimension, size, num_ranks):
-    """Return how many entries of a dimension each rank owns: size / num_ranks, exactly.
+def shards(dimension, size, num_ranks):
+    """Return a list with one slice per rank: equal blocks of a dimension, in rank order.
 
     dimension is the name to show, such as "out_features". Raises ValueError when num_ranks is
-    below 1, or does not divide size; the message names the dimension, its size and the ranks.
+    below 1 or does not divide size; the message holds the dimension's name, its size and num_ranks.
     Source: vllm/distributed/utils.py `divide`.
     """
     raise NotImplementedError(
-        "lab-01 · shard_size is yours to write (about 5 lines). "
+        "lab-01 · shards is yours to write (about 6 lines). "
         "Chapter: README.md, task 1"
     )
 
 
 def column_parallel(x, W, num_ranks):
-    """Return x @ W.T, [..., out], with the output dimension of W [out, in] split over the ranks.
+    """Return x @ W.T, [..., out], with the outputs of W [out, in] split over the ranks.
 
-    Each rank multiplies the whole x by its block of outputs; one all-gather joins the blocks.
     Raises ValueError when num_ranks does not divide out. Source: Megatron-LM sec. 3; vLLM
     `ColumnParallelLinear(gather_output=True)`.
     """
     raise NotImplementedError(
-        "lab-01 · column_parallel is yours to write (about 3 lines). "
+        "lab-01 · column_parallel is yours to write (about 2 lines). "
         "Chapter: README.md, task 2"
     )
 
 
 def row_parallel(x, W, num_ranks):
-    """Return x @ W.T, [..., out], with the input dimension of W [out, in] split over the ranks.
+    """Return x @ W.T, [..., out], with the inputs of W [out, in] split over the ranks.
 
-    Each rank multiplies its slice of x by its slice of W, which gives a partial sum over the whole
-    output; one all-reduce adds them up. Raises ValueError when num_ranks does not divide in.
-    Source: Megatron-LM sec. 3; vLLM `RowParallelLinear`.
+    Raises ValueError when num_ranks does not divide in. Source: Megatron-LM sec. 3; vLLM
+    `RowParallelLinear`.
     """
     raise NotImplementedError(
-        "lab-01 · row_parallel is yours to write (about 4 lines). "
+        "lab-01 · row_parallel is yours to write (about 2 lines). "
         "Chapter: README.md, task 3"
     )
 
 
 def mlp_tp(x, W1, W2, num_ranks):
-    """Return relu(x @ W1) @ W2, [..., out], with exactly one all-reduce and nothing else.
+    """Return relu(x @ W1) @ W2, [..., out], hidden units split over the ranks: one all-reduce.
 
-    W1 [in, hidden] is split by columns and its output stays sharded; relu works on each shard;
-    W2 [hidden, out] is split by rows, so each rank already holds the inputs it needs. Raises
-    ValueError when num_ranks does not divide hidden. Source: Megatron-LM sec. 3, figure 3a.
+    W1 is [in, hidden], W2 [hidden, out]. Raises ValueError when num_ranks does not divide hidden.
+    Source: Megatron-LM sec. 3, figure 3a.
     """
     raise NotImplementedError(
-        "lab-01 · mlp_tp is yours to write (about 5 lines). "
+        "lab-01 · mlp_tp is yours to write (about 2 lines). "
         "Chapter: README.md, task 4"
     )
 
 
 def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
-    """Return a list of the tensor-parallel sizes, ascending, that a model's shape allows.
+    """Return a list of the tensor-parallel sizes up to max_tp_size, ascending, that a model allows.
 
-    A size must divide num_heads and every entry of widths (such as the MLP's hidden size), and it
-    must divide num_kv_heads or be a multiple of it (then each KV head is replicated). Raises
-    ValueError, naming the argument, when num_heads, num_kv_heads, an entry of widths or max_tp_size
-    is below 1. Source: vLLM `QKVParallelLinear`.
+    widths is a list of the other dimensions to split, such as the MLP's hidden size. All arguments
+    are at least 1. Source: vLLM `QKVParallelLinear`.
     """
     raise NotImplementedError(
-        "lab-01 · legal_tp_sizes is yours to write (about 9 lines). "
+        "lab-01 · legal_tp_sizes is yours to write (about 4 lines). "
         "Chapter: README.md, task 5"
     )
 
@@ -97,43 +93,77 @@ def causal_attention(q, k, v):
     return np.swapaxes(out, 0, 1).reshape(tokens, heads * head_dim)
 
 
-def attention_tp(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks):
-    """Return the attention block's output [tokens, out], heads split over ranks, one all-reduce.
+def attention_shards(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank):
+    """Return what one rank loads of (Wq, Wk, Wv, Wo): its heads, and the KV heads they read.
 
-    x is [tokens, in]; Wq [num_heads * head_dim, in]; Wk and Wv [num_kv_heads * head_dim, in];
-    Wo [out, num_heads * head_dim]. A rank owns num_heads / num_ranks query heads and the KV heads
-    they read; when num_ranks > num_kv_heads, several ranks hold a copy of the same KV head. Raises
-    ValueError when the heads do not divide. Source: Megatron-LM sec. 3, figure 3b; vLLM
-    `QKVParallelLinear` (`num_kv_head_replicas`).
+    Wq is [num_heads * head_dim, in]; Wk and Wv [num_kv_heads * head_dim, in]; Wo [out, num_heads *
+    head_dim]. Heads are dealt out in blocks, in rank order. With more ranks than KV heads, several
+    ranks load the same KV head. Raises ValueError when the query heads cannot be divided, or the KV
+    heads neither divided nor copied equally often. Source: vLLM `QKVParallelLinear`
+    (`num_kv_head_replicas`).
     """
     raise NotImplementedError(
-        "lab-01 · attention_tp is yours to write (about 22 lines). "
+        "lab-01 · attention_shards is yours to write (about 9 lines). "
         "Chapter: README.md, task 6"
     )
 
 
-def vocab_parallel_embedding(token_ids, E, num_ranks):
-    """Return E[token_ids], [tokens, hidden], with the rows of E [vocab, hidden] split over ranks.
+def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """Return the attention block's output [tokens, out], complete, on this rank: one all-reduce.
 
-    token_ids is an integer array [tokens]. A rank looks up the tokens it owns and gives zeros for
-    the others; one all-reduce adds the ranks up. Raises ValueError when num_ranks does not divide
-    vocab. Source: Megatron-LM sec. 3; vLLM `VocabParallelEmbedding`, `get_masked_input_and_mask`.
+    x is [tokens, in], whole; the weights are what attention_shards gives this rank. Source:
+    Megatron-LM sec. 3, figure 3b.
     """
     raise NotImplementedError(
-        "lab-01 · vocab_parallel_embedding is yours to write (about 8 lines). "
+        "lab-01 · attention_rank is yours to write (about 2 lines). "
+        "Chapter: README.md, task 6"
+    )
+
+
+def embedding_shard(E, num_ranks, rank):
+    """Return the rows of E [vocab, hidden] that one rank loads.
+
+    Raises ValueError when num_ranks does not divide vocab. Source: vLLM `VocabParallelEmbedding`.
+    """
+    raise NotImplementedError(
+        "lab-01 · embedding_shard is yours to write (about 1 line). "
         "Chapter: README.md, task 7"
     )
 
 
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    """Return relu(x @ W1) @ W2, [tokens, out], tokens split over ranks outside the MLP.
+def embedding_rank(token_ids, E, group):
+    """Return the embeddings [tokens, hidden] of all tokens, complete, on this rank: one all-reduce.
 
-    Rank r holds block r of x [tokens, in] and ends with block r of the result; the blocks are
-    joined for the caller without a collective. Inside, one all-gather brings the tokens together
-    and one reduce-scatter both sums and splits: the bytes of one all-reduce. Raises ValueError when
-    num_ranks does not divide tokens or hidden. Source: arXiv:2205.05198, sec. 4.2.2.
+    token_ids is an integer array [tokens], the same on every rank; E [vocab / ranks, hidden] is
+    what embedding_shard gives this rank. Source: Megatron-LM sec. 3; vLLM
+    `get_masked_input_and_mask`.
     """
     raise NotImplementedError(
-        "lab-01 · mlp_tp_sequence_parallel is yours to write (about 10 lines). "
+        "lab-01 · embedding_rank is yours to write (about 4 lines). "
+        "Chapter: README.md, task 7"
+    )
+
+
+def mlp_sp_shards(x, W1, W2, num_ranks, rank):
+    """Return the parts of (x, W1, W2) that one rank holds under sequence parallelism.
+
+    x [tokens, in] is split by tokens, W1 [in, hidden] and W2 [hidden, out] by hidden units.
+    Raises ValueError when num_ranks does not divide tokens or hidden. Source: arXiv:2205.05198,
+    sec. 4.2.2.
+    """
+    raise NotImplementedError(
+        "lab-01 · mlp_sp_shards is yours to write (about 3 lines). "
+        "Chapter: README.md, task 8"
+    )
+
+
+def mlp_sp_rank(x, W1, W2, group):
+    """Return this rank's block of the tokens of relu(x @ W1) @ W2, complete: [tokens / ranks, out].
+
+    x [tokens / ranks, in] and the weights are what mlp_sp_shards gives this rank. Source:
+    arXiv:2205.05198, sec. 4.2.2.
+    """
+    raise NotImplementedError(
+        "lab-01 · mlp_sp_rank is yours to write (about 2 lines). "
         "Chapter: README.md, task 8"
     )

@@ -1,35 +1,413 @@
-"""What lab 01 must prove. Every check states one claim; the oracles are here, in plain numpy."""
+"""What lab 01 must prove: first the claims, task by task, then the oracles, in plain numpy.
 
+A rank of tasks 6 to 8 is given its own shards and nothing else, so it cannot multiply by more than
+its share of a weight. That proves nothing about tasks 2 to 4, which see whole weights: there, what
+each rank brings to the collective must be its own part, and what comes back must be used.
+"""
+
+import math
 from fractions import Fraction
 
-import collectives
 import numpy as np
 import pytest
+from collectives import Deadlock, record, run_ranks
 
-from labkit.expect import describe_call, expect_close, expect_equal, expect_error
-from labkit.traced import traced
+from labkit.expect import Unexpected, expect_close, expect_equal, expect_error
 
 RANKS = (1, 2, 3, 4, 8)
-TOKENS, BATCH = 5, 2
 IN, OUT, HIDDEN = 24, 48, 72  # distinct, and divided by 1, 2, 3, 4 and 8
-# float64 rounding of sums over at most 72 products of numbers near 1, added in another order
+# float64 rounding of sums over at most 72 products of numbers near 1, added in another order; what
+# a marked collective returns is hundreds of times further from the same numbers unmarked
 ATOL = 1e-11
-
-pytestmark = pytest.mark.keeps_arguments
-
-
-def marked_collectives():
-    """The ledger of collectives that mark each element they return."""
-    return collectives.record(mark=np.random.default_rng(11))
+SHARDS = "test_shards__are_equal_blocks_in_rank_order"
+OWNS = "rank r owns block r"
 
 
-def draw(*shape, seed=7):
-    return np.random.default_rng([seed, *shape]).standard_normal(shape)
+@pytest.mark.points(5)
+def test_shards__are_equal_blocks_in_rank_order(lab):
+    """shards gives each rank one of equal blocks, in rank order"""
+    for num_ranks in (4, *RANKS, 5, 7):
+        for width in (12, 1, 3):
+            size = num_ranks * width
+            expect_blocks(lab.shards("out_features", size, num_ranks), size, num_ranks)
 
 
-def inputs():
-    """x with one and with two leading dimensions."""
-    return draw(TOKENS, IN), draw(BATCH, TOKENS, IN)
+@pytest.mark.points(3)
+@pytest.mark.waits_for(SHARDS)
+def test_shards__refuse_an_uneven_split_and_say_what_is_uneven(lab):
+    """An uneven split is an error that names the dimension, its size and the ranks"""
+    uneven, none = "an uneven split is refused, never rounded", "num_ranks must be at least 1"
+    for size, num_ranks, idea in (
+        (10, 4, uneven),
+        (7, 2, uneven),
+        (3, 8, uneven),
+        (48, 0, none),
+        (48, -2, none),
+    ):
+        words = ["ffn_width", size, num_ranks]
+        expect_error(
+            ValueError, lab.shards, "ffn_width", size, num_ranks, mentions=words, idea=idea
+        )
+    expect_blocks(lab.shards("ffn_width", 10, 5), 10, 5)
+
+
+@pytest.mark.points(7)
+@pytest.mark.waits_for(SHARDS)
+def test_column_parallel__equals_the_dense_product(lab):
+    """column_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
+    idea = "split W's rows, the outputs, and concatenate along the outputs in rank order"
+    expect_layer(lab.column_parallel, dense, linear_layers(), idea)
+
+
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_column_parallel__equals_the_dense_product")
+def test_column_parallel__makes_one_all_gather(lab):
+    """column_parallel makes one all-gather, of the ranks' own blocks"""
+    idea = "each rank holds a block of the outputs; one all-gather joins them"
+    for x, W in linear_layers():
+        for num_ranks in RANKS:
+            with marked_collectives() as ledger:
+                y = lab.column_parallel(x, W, num_ranks)
+            expect_traffic(ledger, [("all_gather", dense(x, W).nbytes)], num_ranks, idea)
+            parts = [dense(x, W[block]) for block in blocks(len(W), num_ranks)]
+            expect_meeting(ledger.calls, [parts], [y], idea)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for("test_column_parallel__equals_the_dense_product")
+def test_column_parallel__refuses_an_uneven_split(lab):
+    """column_parallel refuses outputs that the ranks do not divide"""
+    expect_refusals(lab.column_parallel, (draw(5, 12), draw(14, 12)), (3, 4, 8), "the 14 outputs")
+    expect_layer(lab.column_parallel, dense, [(draw(5, 12), draw(14, 12))], OWNS, (7,))
+
+
+@pytest.mark.points(8)
+@pytest.mark.waits_for(SHARDS)
+def test_row_parallel__equals_the_dense_product(lab):
+    """row_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
+    idea = "slice r of x meets slice r of W, which gives one addend of every output; addends add"
+    expect_layer(lab.row_parallel, dense, linear_layers(), idea)
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for("test_row_parallel__equals_the_dense_product")
+def test_row_parallel__makes_one_all_reduce(lab):
+    """row_parallel makes one all-reduce, of the ranks' own partial sums"""
+    idea = "partial sums live on different ranks; only an all-reduce can add them"
+    for x, W in linear_layers():
+        for num_ranks in RANKS:
+            with marked_collectives() as ledger:
+                y = lab.row_parallel(x, W, num_ranks)
+            expect_traffic(ledger, [("all_reduce", dense(x, W).nbytes)], num_ranks, idea)
+            mine = blocks(W.shape[1], num_ranks)
+            parts = [dense(x[..., block], W[:, block]) for block in mine]
+            expect_meeting(ledger.calls, [parts], [y], idea)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for("test_row_parallel__equals_the_dense_product")
+def test_row_parallel__refuses_an_uneven_split(lab):
+    """row_parallel refuses inputs that the ranks do not divide"""
+    expect_refusals(lab.row_parallel, (draw(5, 14), draw(12, 14)), (3, 4, 8), "the 14 inputs")
+    expect_layer(lab.row_parallel, dense, [(draw(5, 14), draw(12, 14))], OWNS, (7,))
+
+
+@pytest.mark.points(9)
+@pytest.mark.waits_for(SHARDS)
+def test_mlp_tp__equals_the_dense_mlp(lab):
+    """mlp_tp equals relu(x @ W1) @ W2 for 1, 2, 3, 4 and 8 ranks"""
+    idea = "relu works on each shard alone; only the partial sums of W2 are added"
+    expect_layer(lab.mlp_tp, dense_mlp, mlps(), idea)
+
+
+@pytest.mark.points(9)
+@pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp")
+def test_mlp_tp__makes_exactly_one_all_reduce(lab):
+    """mlp_tp makes exactly one all-reduce and no other collective"""
+    idea = "hidden unit j, finished on a rank, meets row j of W2 on that rank; one all-reduce adds"
+    for x, W1, W2 in mlps():
+        for num_ranks in RANKS:
+            with marked_collectives() as ledger:
+                y = lab.mlp_tp(x, W1, W2, num_ranks)
+            output_bytes = dense_mlp(x, W1, W2).nbytes
+            expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, idea)
+            mine = blocks(W1.shape[1], num_ranks)
+            parts = [dense_mlp(x, W1[:, block], W2[block]) for block in mine]
+            expect_meeting(ledger.calls, [parts], [y], idea)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp")
+def test_mlp_tp__refuses_an_uneven_split(lab):
+    """mlp_tp refuses hidden units that the ranks do not divide"""
+    arrays = draw(5, 12), draw(12, 14), draw(14, 24)
+    expect_refusals(lab.mlp_tp, arrays, (3, 4, 8), "the 14 hidden units")
+    expect_layer(lab.mlp_tp, dense_mlp, [arrays], OWNS, (7,))
+
+
+@pytest.mark.points(8)
+def test_legal_tp_sizes__are_what_the_shape_allows(lab):
+    """legal_tp_sizes lists what heads, KV heads and every width allow"""
+    for case in models():
+        expected = legal_sizes(*case)
+        given = lab.legal_tp_sizes(*case)
+        expect_equal(given, expected, idea=why_legal(given, expected, *case))
+    idea = "max_tp_size is 64 unless it is given"
+    expect_equal(lab.legal_tp_sizes(128, 8, [53248]), [1, 2, 4, 8, 16, 32, 64], idea=idea)
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for(SHARDS)
+def test_attention_shards__are_a_rank_s_heads(lab):
+    """A rank loads its query heads, and the KV heads that they read"""
+    for num_heads, num_kv_heads, head_dim in HEADS:
+        weights = attention_weights(num_heads, num_kv_heads, head_dim)
+        for num_ranks in legal_sizes(num_heads, num_kv_heads, []):
+            owned = [
+                heads_of_rank(weights, num_heads, num_kv_heads, num_ranks, rank)
+                for rank in range(num_ranks)
+            ]
+            for rank in range(num_ranks):
+                given = lab.attention_shards(*weights, num_heads, num_kv_heads, num_ranks, rank)
+                expect_shards(given, owned, rank, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for("test_attention_shards__are_a_rank_s_heads")
+def test_attention_shards__refuse_heads_that_do_not_divide(lab):
+    """Heads that cannot be divided, or copied equally often, are refused"""
+    query = "every rank owns the same number of query heads"
+    kv = "a rank owns whole KV heads: p ranks divide them, or are a multiple of them"
+    for num_heads, num_kv_heads, num_ranks, idea in (
+        (6, 6, 4, query),
+        (8, 2, 16, query),
+        (12, 6, 4, kv),
+        (6, 4, 6, kv),
+        (14, 2, 7, kv),
+        (24, 3, 8, kv),
+        (20, 5, 2, kv),
+    ):
+        weights = attention_weights(num_heads, num_kv_heads, 2)
+        shape = (num_heads, num_kv_heads, num_ranks, num_ranks - 1)
+        expect_error(ValueError, lab.attention_shards, *weights, *shape, idea=idea)
+        expect_error(ValueError, lab.attention_shards, *weights, *shape[:3], 0, idea=idea)
+    weights = attention_weights(12, 6, 2)
+    given = lab.attention_shards(*weights, 12, 6, 3, 2)
+    owned = [heads_of_rank(weights, 12, 6, 3, rank) for rank in range(3)]
+    expect_shards(given, owned, 2, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
+
+
+@pytest.mark.points(6)
+def test_attention_rank__equals_the_unsharded_block(lab):
+    """Each rank, given its heads, returns the whole attention block's output"""
+    idea = "Wo's columns follow the rank's heads, so its product is one addend of every output"
+    for num_heads, num_kv_heads, head_dim in HEADS:
+        for seed in (0, 1):  # the same shapes with other numbers
+            x = draw(5, IN, seed=seed)
+            weights = attention_weights(num_heads, num_kv_heads, head_dim, seed)
+            expected = dense_attention(x, *weights, num_heads, num_kv_heads)
+            for num_ranks in legal_sizes(num_heads, num_kv_heads, []):
+                held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
+                results = on_ranks(lab.attention_rank, held)
+                expect_ranks(results, [expected] * num_ranks, idea)
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_attention_rank__equals_the_unsharded_block")
+def test_attention_rank__makes_one_all_reduce(lab):
+    """Attention makes one all-reduce, of the ranks' own partial sums"""
+    idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
+    num_heads, num_kv_heads, head_dim = 8, 2, 3
+    x, weights = draw(5, IN), attention_weights(num_heads, num_kv_heads, head_dim)
+    output_bytes = 5 * len(weights[-1]) * 8
+    for num_ranks in (1, 2, 4, 8):
+        held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
+        parts = [
+            dense_attention(x, *mine, num_heads // num_ranks, max(1, num_kv_heads // num_ranks))
+            for _, *mine, _ in held
+        ]
+        with marked_collectives() as ledger:
+            results = on_ranks(lab.attention_rank, held)
+        expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, idea)
+        expect_meeting(ledger.calls, [parts], results, idea)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for(SHARDS)
+def test_embedding_shard__is_a_block_of_rows(lab):
+    """A rank loads its block of the vocabulary, and an uneven one is refused"""
+    for vocab, hidden in ((48, 6), (24, 7)):
+        E = draw(vocab, hidden)
+        for num_ranks in RANKS:
+            owned = [(E[block],) for block in blocks(vocab, num_ranks)]
+            for rank in range(num_ranks):
+                given = (lab.embedding_shard(E, num_ranks, rank),)
+                expect_shards(given, owned, rank, ("E",), OWNS)
+    idea = "the vocabulary is split here, 14 rows; 4 ranks do not divide it"
+    expect_error(ValueError, lab.embedding_shard, draw(14, 8), 4, 0, idea=idea)
+
+
+@pytest.mark.points(3)
+def test_embedding_rank__gives_every_token_its_row(lab):
+    """Each rank, given a block of the vocabulary, returns E[token_ids] to the last bit"""
+    idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
+    for E, token_ids in embeddings():
+        for num_ranks in RANKS:
+            held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
+            results = on_ranks(lab.embedding_rank, held)
+            expect_ranks(results, [E[token_ids]] * num_ranks, idea, atol=0.0)
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for("test_embedding_rank__gives_every_token_its_row")
+def test_embedding_rank__makes_one_all_reduce(lab):
+    """The embedding makes one all-reduce; zeros stand for other ranks' tokens"""
+    idea = "a rank looks up the tokens it owns and brings zeros for the others"
+    for E, token_ids in embeddings():
+        for num_ranks in RANKS:
+            held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
+            with marked_collectives() as ledger:
+                results = on_ranks(lab.embedding_rank, held)
+            expect_traffic(ledger, [("all_reduce", E[token_ids].nbytes)], num_ranks, idea)
+            owner = token_ids * num_ranks // len(E)
+            parts = [np.where((owner == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
+            expect_meeting(ledger.calls, [parts], results, idea)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for(SHARDS)
+def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
+    """A rank holds its block of the tokens and of the hidden units"""
+    x, W1, W2 = arrays = draw(48, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
+    for num_ranks in RANKS:
+        tokens, hidden = blocks(48, num_ranks), blocks(HIDDEN, num_ranks)
+        owned = [(x[t], W1[:, h], W2[h]) for t, h in zip(tokens, hidden, strict=True)]
+        for rank in range(num_ranks):
+            given = lab.mlp_sp_shards(*arrays, num_ranks, rank)
+            expect_shards(given, owned, rank, ("x", "W1", "W2"), OWNS)
+    for tokens, width, what in ((10, 8, "10 tokens"), (8, 10, "10 hidden units")):
+        uneven = draw(tokens, 12), draw(12, width), draw(width, 4)
+        idea = f"{what} are split here; 4 ranks do not divide them"
+        expect_error(ValueError, lab.mlp_sp_shards, *uneven, 4, 0, idea=idea)
+
+
+@pytest.mark.points(3)
+def test_mlp_sp_rank__gives_its_block_of_tokens(lab):
+    """Sequence parallelism: each rank ends with its tokens of the dense MLP, complete"""
+    idea = "gather the tokens, then split the sum by tokens: rank r ends with block r, all outputs"
+    for x, W1, W2 in sequence_mlps():
+        for num_ranks in RANKS:
+            expected = [dense_mlp(x, W1, W2)[block] for block in blocks(len(x), num_ranks)]
+            results = on_ranks(lab.mlp_sp_rank, mlp_sp_arguments(x, W1, W2, num_ranks))
+            expect_ranks(results, expected, idea)
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for("test_mlp_sp_rank__gives_its_block_of_tokens")
+def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
+    """An all-gather and a reduce-scatter send the bytes of one all-reduce"""
+    idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
+    x, W1, W2 = draw(24, IN), draw(IN, HIDDEN), draw(HIDDEN, IN)
+    for num_ranks in RANKS:
+        held = mlp_sp_arguments(x, W1, W2, num_ranks)
+        with marked_collectives() as ledger:
+            results = on_ranks(lab.mlp_sp_rank, held)
+        traffic = [("all_gather", x.nbytes), ("reduce_scatter", x.nbytes)]
+        expect_traffic(ledger, traffic, num_ranks, idea)
+        if num_ranks == 1:
+            continue
+        gathered = ledger.calls[0].outputs
+        partials = [dense_mlp(g, *mine) for g, (_, *mine) in zip(gathered, held, strict=True)]
+        expect_meeting(ledger.calls, [[x for x, _, _ in held], partials], results, idea)
+        one_all_reduce = Fraction(2 * (num_ranks - 1), num_ranks) * x.nbytes
+        assert ledger.sent_bytes_per_rank == one_all_reduce
+
+
+# --- inputs -------------------------------------------------------------------------------------
+
+HEADS_IDEA = (
+    "query head i reads KV head i // (num_heads / num_kv_heads); a rank loads what it reads"
+)
+HEADS = ((8, 8, 3), (8, 2, 3), (6, 3, 2), (6, 1, 4), (12, 6, 2), (12, 4, 1), (9, 9, 2))
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng([7, seed, *shape]).standard_normal(shape)
+
+
+def linear_layers():
+    """x with one and two leading dimensions, W wider and taller, and the same shapes again."""
+    for seed in (0, 1):
+        yield draw(5, IN, seed=seed), draw(OUT, IN, seed=seed)
+        yield draw(2, 5, OUT, seed=seed), draw(IN, OUT, seed=seed)
+    yield np.zeros((1, IN)), draw(IN, IN)
+
+
+def mlps():
+    for seed in (0, 1):
+        yield draw(5, IN, seed=seed), draw(IN, HIDDEN, seed=seed), draw(HIDDEN, OUT, seed=seed)
+    yield draw(2, 5, OUT), draw(OUT, IN), draw(IN, HIDDEN)
+
+
+def sequence_mlps():
+    for seed in (0, 1):
+        yield draw(48, IN, seed=seed), draw(IN, HIDDEN, seed=seed), draw(HIDDEN, OUT, seed=seed)
+    yield draw(24, OUT), draw(OUT, IN), draw(IN, OUT)
+
+
+def embeddings():
+    yield draw(48, 6), np.array([0, 47, 5, 12, 11, 5, 24, 23, 40])
+    yield draw(48, 6, seed=1), np.array([1, 46, 6, 11, 12, 6, 23, 24, 41])
+    yield draw(24, 7), np.arange(23, -1, -1)
+    yield draw(24, 7), np.array([23])
+
+
+def models():
+    """(num_heads, num_kv_heads, widths, max_tp_size): known models, edges, and a seeded sweep."""
+    yield 32, 8, [14336], 64  # Llama-3-8B
+    yield 28, 4, [3584], 64  # Qwen2-7B's heads: 7 divides 28, but not 4
+    yield 12, 12, [3072], 8
+    yield 71, 1, [18176], 128  # Falcon-7B: a prime number of heads
+    yield 7, 7, [7], 7  # max_tp_size itself is allowed
+    yield 8, 8, [8], 7
+    yield 6, 4, [24], 8  # 3 and 6 neither divide 4 nor are multiples of it
+    yield 32, 8, [14336, 100], 16
+    yield 32, 8, [100, 14336], 16
+    yield 24, 24, [18, 24, 36], 24  # 18 is the smallest; 4 divides the others, and their sum not
+    yield 12, 12, [30, 42], 12  # 12 divides the sum, and neither
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        num_kv_heads, group = int(rng.choice([1, 2, 3, 4, 6, 8])), int(rng.integers(1, 9))
+        widths = [int(12 * rng.integers(1, 30)) for _ in range(rng.integers(1, 4))]
+        yield num_kv_heads * group, num_kv_heads, widths, int(rng.integers(1, 50))
+
+
+def attention_weights(num_heads, num_kv_heads, head_dim, seed=0):
+    rows = [heads * head_dim for heads in (num_heads, num_kv_heads, num_kv_heads)]
+    Wq, Wk, Wv = (draw(n, IN, seed=10 * seed + i) for i, n in enumerate(rows))
+    return Wq, Wk, Wv, draw(7, rows[0], seed=10 * seed + 3)
+
+
+def attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks):
+    """What each rank of attention_rank is given."""
+    head_dim = len(weights[0]) // num_heads
+    ranks = range(num_ranks)
+    held = [heads_of_rank(weights, num_heads, num_kv_heads, num_ranks, rank) for rank in ranks]
+    return [(x, *mine, head_dim) for mine in held]
+
+
+def mlp_sp_arguments(x, W1, W2, num_ranks):
+    pairs = zip(blocks(len(x), num_ranks), blocks(len(W2), num_ranks), strict=True)
+    return [(x[tokens], W1[:, hidden], W2[hidden]) for tokens, hidden in pairs]
+
+
+# --- oracles ------------------------------------------------------------------------------------
+
+
+def blocks(size, num_ranks):
+    """Rank r owns entries r * size / num_ranks up to the next rank's."""
+    edges = [rank * size // num_ranks for rank in range(num_ranks + 1)]
+    return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
 
 
 def dense(x, W):
@@ -40,470 +418,194 @@ def dense_mlp(x, W1, W2):
     return np.maximum(np.einsum("...i,ih->...h", x, W1), 0.0) @ W2
 
 
-def expect_traffic(ledger, expected, num_ranks, call, idea):
-    """The ledger holds exactly `expected`, a list of (operation, payload bytes)."""
-    if num_ranks == 1:
-        expected = []
-    made = [(entry.operation, entry.payload_bytes) for entry in ledger.calls]
-    said = ", ".join(f"{name} of {size} bytes" for name, size in made) or "no collective"
-    want = ", ".join(f"{name} of {size} bytes" for name, size in expected) or "no collective"
-    assert made == expected, f"{call}: made {said}, expected {want}. Look again at: {idea}."
+def legal_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
+    """By divisors: what divides all that is split, and divides or is divided by the KV heads."""
+    split = math.gcd(num_heads, *widths)
+    sizes = [size for size in range(1, min(split, max_tp_size) + 1) if split % size == 0]
+    return [size for size in sizes if math.gcd(size, num_kv_heads) in (size, num_kv_heads)]
 
 
-def expect_meeting(ledger, y, parts, call, idea):
-    """The last collective met what each rank may know, `parts`, and produced the result y.
-
-    The collectives must be marked: else whoever makes one and throws its result away would pass.
-    """
-    if not ledger.calls:
-        return
-    last = ledger.calls[-1]
-    for rank, (brought, part) in enumerate(zip(last.inputs, parts, strict=True)):
-        what = f"{call}: what rank {rank} brings to the {last.operation}"
-        expect_close(brought, part, call=what, atol=ATOL, idea=idea)
-    out = np.concatenate(last.outputs) if last.operation == "reduce_scatter" else last.outputs[0]
-    unmarked = (
-        np.concatenate(last.inputs, -1) if last.operation == "all_gather" else sum(last.inputs)
-    )
-    assert is_close(y, out) or not is_close(y, unmarked), (
-        f"{call}: the {last.operation} is made, but its result is thrown away: what comes back was "
-        f"put together without it. Return what {last.operation} returns."
-    )
-    expect_close(
-        y, out, call=f"{call}: the result, against its {last.operation}", atol=ATOL, idea=idea
-    )
+def why_legal(given, expected, num_heads, num_kv_heads, widths, max_tp_size):
+    """The idea that belongs to the first size which is wrong."""
+    wrong = sorted(set(given) ^ set(expected)) if isinstance(given, list) else []
+    if not wrong or not isinstance(wrong[0], int):
+        return "a list of sizes, ascending, each once"
+    size = wrong[0]
+    if size in expected:
+        copied = size % num_kv_heads == 0 and size > num_kv_heads
+        how = f"each KV head is copied {size // num_kv_heads} times" if copied else "all divides"
+        return f"{size} ranks are possible: {how}"
+    if not 1 <= size <= max_tp_size:
+        return f"sizes go from 1 to {max_tp_size}"
+    for name, count in (("num_heads", num_heads), *(("the width", width) for width in widths)):
+        if count % size:
+            return f"{size} ranks do not divide {name} {count}"
+    return f"{size} ranks can neither divide {num_kv_heads} KV heads nor copy each equally often"
 
 
-def is_close(array, other):
-    same_shape = isinstance(array, np.ndarray) and array.shape == other.shape
-    return same_shape and np.abs(array - other).max() <= ATOL
-
-
-def blocks(size, num_ranks):
-    """Rank r owns entries r * size / num_ranks up to the next rank's."""
-    edges = [rank * size // num_ranks for rank in range(num_ranks + 1)]
-    return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
-
-
-def mlp_partials(x, W1, W2, num_ranks):
-    return [dense_mlp(x, W1[:, b], W2[b]) for b in blocks(HIDDEN, num_ranks)]
-
-
-@pytest.mark.points(6)
-def test_shard_size_divides_exactly_or_says_what_does_not(lab):
-    """A dimension the ranks do not divide is an error that names it"""
-    for size, num_ranks, expected in (
-        (48, 4, 12),
-        (24, 3, 8),
-        (7, 1, 7),
-        (8, 8, 1),
-        (14336, 8, 1792),
-    ):
-        call = f'shard_size("out_features", {size}, {num_ranks})'
-        expect_equal(lab.shard_size("out_features", size, num_ranks), expected, call=call)
-    uneven, none = "an uneven split is refused, never rounded", "num_ranks must be at least 1"
-    for size, num_ranks, idea in (
-        (10, 4, uneven),
-        (7, 2, uneven),
-        (3, 8, uneven),
-        (48, 0, none),
-        (48, -2, none),
-    ):
-        expect_error(
-            ValueError,
-            lambda size=size, num_ranks=num_ranks: lab.shard_size("ffn_width", size, num_ranks),
-            call=f'shard_size("ffn_width", {size}, {num_ranks})',
-            mentions=["ffn_width", size, num_ranks],
-            idea=idea,
-        )
-
-
-@pytest.mark.points(8)
-def test_column_parallel_equals_the_dense_product(lab):
-    """column_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
-    W = draw(OUT, IN)
-    for x in inputs():
-        for num_ranks in RANKS:
-            call = describe_call("column_parallel", x=x, W=W, num_ranks=num_ranks)
-            idea = "split W's rows, the outputs, and concatenate in rank order"
-            expected = dense(x, W)
-            y = lab.column_parallel(x, W, num_ranks)
-            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
-
-
-@pytest.mark.points(6)
-@pytest.mark.waits_for("test_column_parallel_equals_the_dense_product")
-def test_column_parallel_makes_one_all_gather(lab):
-    """column_parallel makes one all-gather, of the output's bytes"""
-    W = draw(OUT, IN)
-    idea = "each rank holds a block of the outputs; one all-gather joins them"
-    for x in inputs():
-        for num_ranks in RANKS:
-            call = describe_call("column_parallel", x=x, W=W, num_ranks=num_ranks)
-            with marked_collectives() as ledger:
-                y = lab.column_parallel(x, W, num_ranks)
-            output_bytes = dense(x, W).nbytes
-            expect_traffic(ledger, [("all_gather", output_bytes)], num_ranks, call, idea)
-            shards = [dense(x, W[block]) for block in blocks(OUT, num_ranks)]
-            expect_meeting(ledger, y, shards, call, idea)
-
-
-@pytest.mark.points(10)
-def test_row_parallel_equals_the_dense_product(lab):
-    """row_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
-    W = draw(OUT, IN)
-    for x in inputs():
-        for num_ranks in RANKS:
-            call = describe_call("row_parallel", x=x, W=W, num_ranks=num_ranks)
-            idea = "each rank's product is a partial sum over the whole output; sums add"
-            expected = dense(x, W)
-            y = lab.row_parallel(x, W, num_ranks)
-            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
-
-
-@pytest.mark.points(6)
-@pytest.mark.waits_for("test_row_parallel_equals_the_dense_product")
-def test_row_parallel_makes_one_all_reduce(lab):
-    """row_parallel makes one all-reduce, of the output's bytes"""
-    W = draw(OUT, IN)
-    idea = "partial sums live on different ranks; only an all-reduce can add them"
-    for x in inputs():
-        for num_ranks in RANKS:
-            call = describe_call("row_parallel", x=x, W=W, num_ranks=num_ranks)
-            with marked_collectives() as ledger:
-                y = lab.row_parallel(x, W, num_ranks)
-            output_bytes = dense(x, W).nbytes
-            expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
-            partials = [dense(x[..., b], W[:, b]) for b in blocks(IN, num_ranks)]
-            expect_meeting(ledger, y, partials, call, idea)
-
-
-@pytest.mark.points(10)
-def test_mlp_tp_equals_the_dense_mlp(lab):
-    """mlp_tp equals relu(x @ W1) @ W2 for 1, 2, 3, 4 and 8 ranks"""
-    W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
-    for x in inputs():
-        for num_ranks in RANKS:
-            call = describe_call("mlp_tp", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
-            idea = "relu works on each shard alone; only the partial sums of W2 are added"
-            expected = dense_mlp(x, W1, W2)
-            y = lab.mlp_tp(x, W1, W2, num_ranks)
-            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
-
-
-@pytest.mark.points(10)
-@pytest.mark.waits_for("test_mlp_tp_equals_the_dense_mlp")
-def test_mlp_tp_makes_exactly_one_all_reduce(lab):
-    """mlp_tp makes exactly one all-reduce and no other collective"""
-    W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
-    idea = "W1's column shards are just what W2's row shards need: nothing to exchange between them"
-    for x in inputs():
-        for num_ranks in RANKS:
-            call = describe_call("mlp_tp", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
-            with marked_collectives() as ledger:
-                y = lab.mlp_tp(x, W1, W2, num_ranks)
-            output_bytes = dense_mlp(x, W1, W2).nbytes
-            expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, call, idea)
-            expect_meeting(ledger, y, mlp_partials(x, W1, W2, num_ranks), call, idea)
-
-
-@pytest.mark.points(8)
-@pytest.mark.waits_for(
-    "test_column_parallel_equals_the_dense_product",
-    "test_row_parallel_equals_the_dense_product",
-    "test_mlp_tp_equals_the_dense_mlp",
-)
-def test_no_rank_multiplies_by_more_than_its_share(lab):
-    """No rank multiplies by more than its share of a weight"""
-    x, W = draw(TOKENS, IN), draw(OUT, IN)
-    W1, W2 = draw(IN, HIDDEN), draw(HIDDEN, OUT)
-    many = 24  # tokens, which sequence parallelism splits too
-    cases = (
-        ("column_parallel", (x, W), TOKENS * OUT * IN, TOKENS * OUT * IN),
-        ("row_parallel", (x, W), TOKENS * OUT * IN, TOKENS * OUT * IN),
-        (
-            "mlp_tp",
-            (x, W1, W2),
-            TOKENS * HIDDEN * max(IN, OUT),
-            TOKENS * HIDDEN * (IN + OUT),
-        ),
-        (
-            "mlp_tp_sequence_parallel",
-            (draw(many, IN), W1, W2),
-            many * HIDDEN * max(IN, OUT),
-            many * HIDDEN * (IN + OUT),
-        ),
-    )
-    for name, arrays, largest, total in cases:
-        for num_ranks in RANKS:
-            trace, copies = traced(*arrays)
-            y = getattr(lab, name)(*copies, num_ranks)
-            call = f"{name}(..., num_ranks={num_ranks})"
-            expected = dense(*arrays) if len(arrays) == 2 else dense_mlp(*arrays)
-            expect_close(y, expected, call=call, atol=ATOL)
-            assert trace.total, (
-                f"{call}: no product of x and W was seen. Use slices of them as they are given, "
-                "with @; np.array, np.asarray and np.ascontiguousarray strip the counting."
-            )
-            assert trace.largest * num_ranks <= largest, (
-                f"{call}: one product took {trace.largest} multiplications; a rank's share is "
-                f"{largest // num_ranks}. Look again at: slice the weight first, then multiply."
-            )
-            assert trace.total == total, (
-                f"{call}: {trace.total} multiplications in all, expected {total}. Look again at: "
-                "every rank multiplies by its own shard, once."
-            )
-
-
-@pytest.mark.points(4)
-@pytest.mark.waits_for(
-    "test_column_parallel_equals_the_dense_product",
-    "test_row_parallel_equals_the_dense_product",
-    "test_mlp_tp_equals_the_dense_mlp",
-)
-def test_inputs_are_left_as_they_were(lab):
-    """x and the weights are left as they were"""
-    x, W, W1, W2 = draw(TOKENS, IN), draw(OUT, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
-    cases = (
-        ("column_parallel", {"x": x, "W": W}, dense(x, W)),
-        ("row_parallel", {"x": x, "W": W}, dense(x, W)),
-        ("mlp_tp", {"x": x, "W1": W1, "W2": W2}, dense_mlp(x, W1, W2)),
-    )
-    for name, arrays, expected in cases:
-        before = {key: array.copy() for key, array in arrays.items()}
-        y = getattr(lab, name)(*arrays.values(), 4)
-        call = describe_call(name, **before, num_ranks=4)
-        expect_close(y, expected, call=call, atol=ATOL)
-        y[...] = np.nan  # a view of an input would carry this over
-        for key, array in arrays.items():
-            assert np.array_equal(array, before[key]), (
-                f"{name} returned a view of its argument {key}: whoever writes into the result "
-                "changes the argument. Return an array of its own."
-            )
-
-
-@pytest.mark.points(4)
-@pytest.mark.waits_for("test_shard_size_divides_exactly_or_says_what_does_not")
-def test_layers_refuse_an_uneven_split(lab):
-    """The layers refuse a dimension that the ranks do not divide"""
-    x, W = draw(TOKENS, 10), draw(14, 10)
-    cases = (
-        ("column_parallel", {"x": x, "W": W}, 14, "the outputs"),
-        ("row_parallel", {"x": x, "W": W}, 10, "the inputs"),
-        ("mlp_tp", {"x": x, "W1": W.T, "W2": draw(14, OUT)}, 14, "the hidden units"),
-        (
-            "mlp_tp_sequence_parallel",
-            {"x": x, "W1": draw(10, 8), "W2": draw(8, OUT)},
-            TOKENS,
-            "the tokens",
-        ),
-        (
-            "mlp_tp_sequence_parallel",
-            {"x": draw(8, 10), "W1": W.T, "W2": draw(14, OUT)},
-            14,
-            "the hidden units",
-        ),
-        (
-            "vocab_parallel_embedding",
-            {"token_ids": np.array([0, 9]), "E": draw(10, 6)},
-            10,
-            "the vocabulary",
-        ),
-    )
-    num_ranks = 4
-    for name, arrays, size, what in cases:
-        expect_error(
-            ValueError,
-            lambda: getattr(lab, name)(*arrays.values(), num_ranks),  # noqa: B023 (called at once)
-            call=describe_call(name, **arrays, num_ranks=num_ranks),
-            mentions=[size, num_ranks],
-            idea=f"{what} are split here, {size} in all; shard_size refuses them by name",
-        )
-
-
-@pytest.mark.points(6)
-def test_legal_tp_sizes_are_what_the_shape_allows(lab):
-    """legal_tp_sizes lists what heads, KV heads and widths allow"""
-    idea = "heads and widths are divided; KV heads are divided or copied"
-    cases = (
-        ((32, 8, [14336], 64), [1, 2, 4, 8, 16, 32]),  # Llama-3-8B
-        ((28, 4, [3584], 64), [1, 2, 4, 28]),  # Qwen2-7B's heads: 7 divides 28, but not 4
-        ((12, 12, [3072], 8), [1, 2, 3, 4, 6]),
-        ((71, 1, [18176], 128), [1, 71]),  # Falcon-7B: a prime number of heads
-        ((32, 8, [14336, 100], 16), [1, 2, 4]),
-        ((7, 7, [7], 7), [1, 7]),  # max_tp_size itself is allowed
-        ((8, 8, [8], 7), [1, 2, 4]),  # one more is not
-        ((6, 4, [24], 8), [1, 2]),  # 3 and 6 neither divide 4 nor are multiples of it
-    )
-    for arguments, expected in cases:
-        heads, kv_heads, widths, most = arguments
-        call = f"legal_tp_sizes({heads}, {kv_heads}, {widths}, {most})"
-        expect_equal(lab.legal_tp_sizes(*arguments), expected, call=call, idea=idea)
-    largest = lab.legal_tp_sizes(128, 8, [53248])
-    expect_equal(largest, [1, 2, 4, 8, 16, 32, 64], call="legal_tp_sizes(128, 8, [53248])")
-    expect_equal(
-        lab.legal_tp_sizes(65, 65, [65]), [1, 5, 13], call="legal_tp_sizes(65, 65, [65])", idea=idea
-    )
-    bad = {
-        "num_heads": (0, 8, [64]),
-        "num_kv_heads": (8, 0, [64]),
-        "widths": (8, 8, [0]),
-        "max_tp_size": (8, 8, [64], 0),
-    }
-    for name, arguments in bad.items():
-        expect_error(
-            ValueError,
-            lambda arguments=arguments: lab.legal_tp_sizes(*arguments),
-            call=f"legal_tp_sizes{arguments}",
-            mentions=[name],
-        )
-
-
-def attention_case(num_heads, num_kv_heads, head_dim=3, tokens=TOKENS, hidden=10, out=7):
-    x = draw(tokens, hidden)
-    Wq = draw(num_heads * head_dim, hidden, seed=1)
-    Wk = draw(num_kv_heads * head_dim, hidden, seed=2)
-    Wv = draw(num_kv_heads * head_dim, hidden, seed=3)
-    Wo = draw(out, num_heads * head_dim, seed=4)
-    return x, Wq, Wk, Wv, Wo
-
-
-def dense_heads(x, Wq, Wk, Wv, num_heads, num_kv_heads):
-    """All heads side by side, head by head, token by token: slow, and hard to get wrong."""
-    head_dim = Wq.shape[0] // num_heads
-    joined = np.zeros((x.shape[0], num_heads * head_dim))
-    for head in range(num_heads):
-        kv = head * num_kv_heads // num_heads
-        q = x @ Wq[head * head_dim : (head + 1) * head_dim].T
-        k = x @ Wk[kv * head_dim : (kv + 1) * head_dim].T
-        v = x @ Wv[kv * head_dim : (kv + 1) * head_dim].T
-        for t in range(x.shape[0]):
-            scores = np.array([q[t] @ k[s] for s in range(t + 1)]) / head_dim**0.5
-            weights = np.exp(scores - scores.max())
-            joined[t, head * head_dim : (head + 1) * head_dim] = (weights / weights.sum()) @ v[
-                : t + 1
-            ]
-    return joined
-
-
-HEADS = ((8, 8, (1, 2, 4, 8)), (8, 2, (1, 2, 4, 8)), (6, 3, (1, 3, 6)), (6, 1, (1, 2, 3, 6)))
-
-
-@pytest.mark.points(6)
-def test_attention_tp_equals_the_unsharded_block(lab):
-    """Attention by heads equals the whole, KV heads copied or not"""
-    for num_heads, num_kv_heads, rank_counts in HEADS:
-        arrays = attention_case(num_heads, num_kv_heads)
-        *inputs_of_heads, Wo = arrays
-        expected = dense_heads(*inputs_of_heads, num_heads, num_kv_heads) @ Wo.T
-        for num_ranks in rank_counts:
-            call = (
-                f"attention_tp(x[5, 10], ..., num_heads={num_heads}, "
-                f"num_kv_heads={num_kv_heads}, num_ranks={num_ranks})"
-            )
-            if num_kv_heads == num_heads:
-                idea = "head h is rows h * head_dim to (h + 1) * head_dim of Wq, Wk and Wv"
-            else:
-                idea = "query head i reads KV head i // (num_heads / num_kv_heads), on any rank"
-            y = lab.attention_tp(*arrays, num_heads, num_kv_heads, num_ranks)
-            expect_close(y, expected, call=call, atol=ATOL, idea=idea)
-
-
-@pytest.mark.points(4)
-@pytest.mark.waits_for("test_attention_tp_equals_the_unsharded_block")
-def test_attention_tp_makes_one_all_reduce_and_splits_the_work(lab):
-    """Attention makes one all-reduce, and each rank does its share"""
-    num_heads, num_kv_heads, head_dim = 8, 2, 3
-    x, *weights = attention_case(num_heads, num_kv_heads)
+def heads_of_rank(weights, num_heads, num_kv_heads, num_ranks, rank):
+    """Head by head: a rank's query heads, and whatever KV heads they read."""
     Wq, Wk, Wv, Wo = weights
-    heads = dense_heads(x, Wq, Wk, Wv, num_heads, num_kv_heads)
-    idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
-    for num_ranks in (1, 2, 8):
-        call = f"attention_tp(..., num_heads=8, num_kv_heads=2, num_ranks={num_ranks})"
-        trace, copies = traced(x, *weights)
-        with marked_collectives() as ledger:
-            y = lab.attention_tp(*copies, num_heads, num_kv_heads, num_ranks)
-        expect_traffic(ledger, [("all_reduce", TOKENS * 7 * 8)], num_ranks, call, idea)
-        mine = blocks(num_heads * head_dim, num_ranks)
-        partials = [heads[:, block] @ Wo[:, block].T for block in mine]
-        expect_meeting(ledger, y, partials, call, idea)
-        kv_copies = max(1, num_ranks // num_kv_heads)
-        scores = num_heads * TOKENS * TOKENS
-        work = TOKENS * (Wq.size + (Wk.size + Wv.size) * kv_copies + Wo.size)
-        work += 2 * scores * head_dim
-        share = "each rank slices its heads out of Wq, Wk, Wv and Wo first"
-        group = num_heads // num_kv_heads
-        once_per_query = work + TOKENS * (Wk.size + Wv.size) * (group - kv_copies)
-        if work + 2 * scores < once_per_query <= trace.total <= once_per_query + 2 * scores:
-            share = "K and V are computed once per KV head, not once per query head that reads it"
-        # up to two products of score matrices, such as a scale or a mask, are a matter of style
-        assert work <= trace.total <= work + 2 * scores, (
-            f"{call}: {trace.total} multiplications in all, expected {work}. "
-            f"Look again at: {share}."
-        )
-    arrays = attention_case(6, 4)
-    for num_ranks in (4, 6):  # 4 does not divide 6 heads; 6 is no multiple of 4 KV heads
-        expect_error(
-            ValueError,
-            lambda num_ranks=num_ranks: lab.attention_tp(*arrays, 6, 4, num_ranks),
-            call=f"attention_tp(..., num_heads=6, num_kv_heads=4, num_ranks={num_ranks})",
-            mentions=[num_ranks],
+    head_dim = len(Wq) // num_heads
+    heads = [head for head in range(num_heads) if head * num_ranks // num_heads == rank]
+    read = sorted({head * num_kv_heads // num_heads for head in heads})
+
+    def entries(heads):
+        return [head * head_dim + i for head in heads for i in range(head_dim)]
+
+    return Wq[entries(heads)], Wk[entries(read)], Wv[entries(read)], Wo[:, entries(heads)]
+
+
+def dense_attention(x, Wq, Wk, Wv, Wo, num_heads, num_kv_heads):
+    """Head by head, token by token: slow, and hard to get wrong."""
+    head_dim = len(Wq) // num_heads
+    joined = np.zeros((len(x), num_heads * head_dim))
+    for head in range(num_heads):
+        mine = slice(head * head_dim, (head + 1) * head_dim)
+        kv = head * num_kv_heads // num_heads
+        q, k, v = x @ Wq[mine].T, *(x @ W[kv * head_dim :][:head_dim].T for W in (Wk, Wv))
+        for t in range(len(x)):
+            scores = k[: t + 1] @ q[t] / head_dim**0.5
+            weights = np.exp(scores - scores.max())
+            joined[t, mine] = weights / weights.sum() @ v[: t + 1]
+    return joined @ Wo.T
+
+
+# --- comparisons --------------------------------------------------------------------------------
+
+
+def marked_collectives():
+    """The ledger of collectives whose results are marked, element by element."""
+    return record(mark=np.random.default_rng(11))
+
+
+def on_ranks(function, held):
+    """The ranks' results; held: what each rank is given."""
+    try:
+        return run_ranks(function, held)
+    except Deadlock as error:
+        raise Unexpected(f"{error}. On a cluster they would wait for ever.") from None
+
+
+def expect_blocks(given, size, num_ranks):
+    if not isinstance(given, (list, tuple)) or not all(isinstance(s, slice) for s in given):
+        raise Unexpected(f"returned a {type(given).__name__}, expected a list with slices only.")
+    edges = [[one.start, one.stop] for one in given]
+    entries = list(range(size))
+    try:
+        owned = [entries[one] for one in given]
+    except TypeError:
+        raise Unexpected(f"returned slices {edges}; a slice needs whole numbers.") from None
+    expected = [entries[block] for block in blocks(size, num_ranks)]
+    if owned != expected:
+        want = [[block.start, block.stop] for block in blocks(size, num_ranks)]
+        raise Unexpected(f"returned slices {edges}, expected {want}. Look again at: {OWNS}.")
+
+
+def expect_layer(function, oracle, layers, idea, rank_counts=RANKS):
+    """function(*arrays, num_ranks) equals the oracle, and keeps what it returned before."""
+    returned = []
+    for arrays in layers:
+        for num_ranks in rank_counts:
+            y = function(*arrays, num_ranks)
+            if isinstance(y, (list, tuple)) and len(y) == num_ranks:
+                raise Unexpected(
+                    "returned a list with one array per rank, expected one array. Every rank "
+                    "received the same: return that of one rank, [0]."
+                )
+            expect_result(y, oracle(*arrays), idea)
+            returned.append((y, y.copy()))
+    expect_kept(returned)
+
+
+def expect_ranks(results, expected, idea, atol=ATOL):
+    """Every rank returned what it should; the results are the ranks' own."""
+    for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
+        part = f" on rank {rank}"
+        others = [r for r, other in enumerate(expected) if same(y, other) and not same(y, wanted)]
+        if others:
+            raise Unexpected(f"returned block {others[0]}. Look again at: {OWNS}.", part)
+        expect_result(y, wanted, idea, part, atol)
+
+
+def expect_result(y, expected, idea, part="", atol=ATOL):
+    if same(y, expected, 1e-5 * np.abs(expected).max(initial=0.0)):
+        idea = "precision: all arrays are float64, also in between"
+    expect_close(y, expected, atol=atol, idea=idea, part=part)
+
+
+def expect_kept(returned):
+    if any(not np.array_equal(y, copy) for y, copy in returned):
+        raise Unexpected(
+            "changed an array that an earlier call had returned, which its caller still needs. "
+            "Return a new array."
         )
 
 
-@pytest.mark.points(6)
-def test_vocab_parallel_embedding_equals_the_lookup_with_one_all_reduce(lab):
-    """The split vocabulary gives E[token_ids], with one all-reduce"""
-    E = draw(48, 6)
-    token_ids = np.array([0, 47, 5, 12, 11, 5, 24, 23, 40])
-    idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
-    for num_ranks in RANKS:
-        call = f"vocab_parallel_embedding(token_ids[9], E[48, 6], num_ranks={num_ranks})"
-        y = lab.vocab_parallel_embedding(token_ids, E, num_ranks)
-        expect_close(y, E[token_ids], call=call, atol=0.0, idea=idea)
-        trace, (table,) = traced(E)
-        with marked_collectives() as ledger:
-            y = lab.vocab_parallel_embedding(token_ids, table, num_ranks)
-        expect_traffic(ledger, [("all_reduce", 9 * 6 * 8)], num_ranks, call, idea)
-        owners = token_ids // (48 // num_ranks)
-        parts = [np.where((owners == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
-        expect_meeting(ledger, y, parts, call, idea)
-        rows = [*trace.table_rows, *(count // (9 * 6) for count in trace.multiplications)]
-        assert rows, f"{call}: E was not read. Look up in slices of E as it is given."
-        assert max(rows) * num_ranks <= 48, (
-            f"{call}: looked up among {max(rows)} rows; a rank owns {48 // num_ranks}. "
-            "Look again at: slice E first, then look up in the slice."
-        )
+def expect_shards(given, owned, rank, names, idea):
+    """given is owned[rank], a tuple of arrays; idea is what to look at when it is no other's."""
+    if not isinstance(given, (list, tuple)) or len(given) != len(names):
+        raise Unexpected(f"returned {type(given).__name__}, expected {', '.join(names)}.")
+    for place, (array, name) in enumerate(zip(given, names, strict=True)):
+        part = f" on rank {rank}, its part of {name}"
+        others = [r for r, parts in enumerate(owned) if same(array, parts[place], 0.0)]
+        if others and rank not in others:
+            raise Unexpected(f"is what rank {others[0]} owns. Look again at: {OWNS}.", part)
+        expect_close(array, owned[rank][place], atol=0.0, idea=idea, part=part)
 
 
-@pytest.mark.points(6)
-@pytest.mark.waits_for("test_mlp_tp_equals_the_dense_mlp")
-def test_sequence_parallel_mlp_moves_the_bytes_of_one_all_reduce(lab):
-    """Sequence parallelism: the same result, the same bytes sent"""
-    tokens = 24
-    x, W1, W2 = draw(tokens, IN), draw(IN, HIDDEN), draw(HIDDEN, IN)
-    idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
-    for num_ranks in RANKS:
-        call = describe_call("mlp_tp_sequence_parallel", x=x, W1=W1, W2=W2, num_ranks=num_ranks)
-        y = lab.mlp_tp_sequence_parallel(x, W1, W2, num_ranks)
-        expect_close(y, dense_mlp(x, W1, W2), call=call, atol=ATOL, idea=idea)
-        with marked_collectives() as ledger:
-            y = lab.mlp_tp_sequence_parallel(x, W1, W2, num_ranks)
-        traffic = [("all_gather", x.nbytes), ("reduce_scatter", x.nbytes)]
-        expect_traffic(ledger, traffic, num_ranks, call, idea)
-        if num_ranks == 1:
-            continue
-        brought, held = ledger.calls[-1].inputs, mlp_partials(x, W1, W2, num_ranks)
-        assert not all(map(is_close, brought, held)), (
-            f"{call}: the all-gather is made, but its result is thrown away. A rank holds "
-            f"{tokens // num_ranks} tokens of x; the others reach it only in what all_gather "
-            "returns. Multiply that, not x."
+def expect_refusals(function, arrays, rank_counts, what):
+    for num_ranks in rank_counts:
+        idea = f"{what} are split here, and {num_ranks} ranks do not divide them"
+        expect_error(ValueError, function, *arrays, num_ranks, idea=idea)
+
+
+def expect_traffic(ledger, expected, num_ranks, idea):
+    """The ledger holds exactly `expected`, a list of (operation, payload bytes)."""
+    made = [(call.operation, call.payload_bytes) for call in ledger.calls]
+    if made != (expected if num_ranks > 1 else []):
+        said, want = (
+            ", ".join(f"{name} of {size} bytes" for name, size in calls) or "no collective"
+            for calls in (made, expected if num_ranks > 1 else [])
         )
-        gathered = ledger.calls[0].outputs[0]
-        expect_meeting(ledger, y, mlp_partials(gathered, W1, W2, num_ranks), call, idea)
-        sent = ledger.sent_bytes_per_rank
-        one_all_reduce = Fraction(2 * (num_ranks - 1), num_ranks) * x.nbytes
-        assert sent == one_all_reduce, (
-            f"{call}: a rank sends {sent} bytes; one all-reduce of the result sends "
-            f"{one_all_reduce}"
-        )
+        raise Unexpected(f"made {said}, expected {want}. Look again at: {idea}.")
+
+
+def expect_meeting(calls, parts, results, idea):
+    """To each collective every rank brought its own part; the last one's outputs are the results.
+
+    The collectives must be marked: else one whose result is thrown away would pass. A part may come
+    in another layout, such as transposed, or with its tokens flattened.
+    """
+    for call, owned in zip(calls, parts, strict=bool(calls)):
+        for rank, (brought, part) in enumerate(zip(call.inputs, owned, strict=True)):
+            expect_brought(brought, owned, rank, call.operation, part, idea)
+    for call in calls[-1:]:
+        for rank, y in enumerate(results):
+            if not alike(y, call.outputs[rank]):
+                raise Unexpected(
+                    f"made the {call.operation}, but returned something else: what comes back was "
+                    f"put together without it, or changed afterwards. Return what "
+                    f"{call.operation} returns."
+                )
+
+
+def expect_brought(brought, owned, rank, operation, part, idea):
+    if alike(brought, part):
+        return
+    where = f": what rank {rank} brings to the {operation}"
+    others = [r for r, other in enumerate(owned) if alike(brought, other)]
+    if others:
+        raise Unexpected(f"it is rank {others[0]}'s. Look again at: {OWNS}.", where)
+    shaped = brought.reshape(part.shape) if brought.size == part.size else brought
+    expect_close(shaped, part, atol=ATOL, idea=idea, part=where)
+
+
+def same(array, other, atol=ATOL):
+    alike_shape = isinstance(array, np.ndarray) and array.shape == other.shape
+    return alike_shape and array.dtype.kind == "f" and bool(np.all(np.abs(array - other) <= atol))
+
+
+def alike(array, other):
+    """The same numbers, in any layout."""
+    return array.size == other.size and same(np.sort(array, None), np.sort(other, None))
