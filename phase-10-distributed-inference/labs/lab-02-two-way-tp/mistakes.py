@@ -1,19 +1,17 @@
 """Plausible mistakes of lab 02. Each is rejected by the check whose claim it violates.
 
-The bank runs on top of the solution's namespace: math, re, GIB and every given function are there.
+The bank runs on top of the solution's namespace: math, GIB and the given functions are there.
 A name with one leading underscore keeps the solution's own version of what a mistake replaces.
 """
 
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
-
-_reconcile = reconcile  # the solution's own, whatever a mistake puts in its place
 
 
 def padded_vocab__not_padded(vocab_size):
     """the vocabulary keeps its own size.
 
     vLLM pads the embedding and the output matrix to multiples of 64 rows, at tp_size=1 too.
-    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    Rejected by: test_padded_vocab__is_the_next_multiple_of_64
     """
     return vocab_size
 
@@ -22,7 +20,7 @@ def padded_vocab__always_adds_rows(vocab_size):
     """a vocabulary that is already a multiple of 64 gets 64 rows more.
 
     The next multiple of a multiple is the number itself.
-    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    Rejected by: test_padded_vocab__is_the_next_multiple_of_64
     """
     return (vocab_size // VOCAB_PADDING + 1) * VOCAB_PADDING
 
@@ -31,7 +29,7 @@ def kv_heads_per_rank__falls_below_one(num_kv_heads, tp_size):
     """KV heads are divided by the ranks even when there are more ranks than heads.
 
     8 KV heads over 16 ranks is not half a head each: every rank holds one, each head is held twice.
-    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    Rejected by: test_kv_heads_per_rank__never_falls_below_one
     """
     if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
         raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
@@ -42,7 +40,7 @@ def kv_heads_per_rank__all_on_every_rank(num_kv_heads, tp_size):
     """every rank holds all KV heads.
 
     Then tensor parallelism would leave no more room for the cache; capacity doubles at tp_size=2.
-    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    Rejected by: test_kv_heads_per_rank__never_falls_below_one
     """
     if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
         raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
@@ -53,16 +51,34 @@ def kv_heads_per_rank__rounds_an_uneven_split_down(num_kv_heads, tp_size):
     """3 KV heads over 2 ranks make one each.
 
     A head would be lost. Engines refuse (vLLM late, by a bare assert).
-    Rejected by: test_vocabulary_is_padded_and_kv_heads_are_copied
+    Rejected by: test_kv_heads_per_rank__refuses_an_uneven_split
     """
     return max(1, num_kv_heads // tp_size)
+
+
+def _divide(size, tp_size, name):
+    require(size % tp_size == 0, f"{name}: {size} does not divide by tp_size={tp_size}")
+    return size // tp_size
+
+
+_rank_shape, _kv_bytes_per_token, _kv_capacity = rank_shape, kv_bytes_per_token, kv_capacity
+
+
+def rank_shape__takes_the_hidden_size_for_all_heads(parameter, model, tp_size):
+    """a head is hidden_size / num_heads wide.
+
+    Models may say head_dim: Qwen3-32B has 64 heads of 128, in a hidden size of 5120.
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
+    """
+    narrow = model | {"head_dim": model["hidden_size"] // model["num_heads"]}
+    return _rank_shape(parameter, narrow, tp_size)
 
 
 def rank_shape__halves_everything(parameter, model, tp_size):
     """every parameter is split, norms and row-parallel biases too.
 
     A norm needs the whole hidden vector, and a row-parallel bias is added once to the whole sum.
-    Rejected by: test_each_parameter_is_split_its_own_way, test_bytes_of_recorded_workers
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape = list(parameter["shape"])
     if parameter["split"] == "vocab":
@@ -76,7 +92,7 @@ def rank_shape__writes_into_the_parameter(parameter, model, tp_size):
     """the list that was given is changed and returned, instead of a new one.
 
     Whoever describes the next rank with the same parameter splits a share of a share.
-    Rejected by: test_each_parameter_is_split_its_own_way
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape, split = parameter["shape"], parameter["split"]
     if split == "vocab":
@@ -94,7 +110,7 @@ def rank_shape__forgets_vocabulary_padding(parameter, model, tp_size):
     """the vocabulary is split without padding it first.
 
     500 rows over 2 ranks are 256 each in memory, not 250.
-    Rejected by: test_each_parameter_is_split_its_own_way, test_bytes_of_recorded_workers
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "whole":
@@ -113,7 +129,7 @@ def rank_shape__pads_each_share(parameter, model, tp_size):
     """each rank's share of the vocabulary is padded instead of the whole.
 
     513 rows become 576 and then 288 each; padding after the split would give 320.
-    Rejected by: test_each_parameter_is_split_its_own_way
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "vocab":
@@ -134,7 +150,7 @@ def rank_shape__swaps_rows_and_columns(parameter, model, tp_size):
     """rows and columns change places: the input dimension of a column-parallel layer is split.
 
     Weights are [out, in]; "column-parallel" splits the outputs, which are the rows.
-    Rejected by: test_each_parameter_is_split_its_own_way
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "whole":
@@ -150,7 +166,7 @@ def rank_shape__splits_qkv_like_any_rows(parameter, model, tp_size):
     """the fused q, k, v rows are divided by the ranks, KV heads or not.
 
     With one KV head on four ranks each rank keeps that whole head: more than a quarter of the rows.
-    Rejected by: test_each_parameter_is_split_its_own_way, test_bytes_of_recorded_workers
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "whole":
@@ -166,7 +182,7 @@ def rank_shape__gives_whole_experts_to_ranks(parameter, model, tp_size):
     """expert weights are divided by expert instead of through each expert.
 
     That is expert parallelism. Tensor parallelism slices the width of every expert.
-    Rejected by: test_each_parameter_is_split_its_own_way
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "whole":
@@ -190,7 +206,7 @@ def rank_weights__counts_tied_embeddings_twice(model, tp_size, pp_size=1, pp_ran
     """a tied output matrix is counted beside the embedding whose storage it is.
 
     tie_word_embeddings means one tensor with two names.
-    Rejected by: test_bytes_of_recorded_workers
+    Rejected by: test_rank_weights__as_live_workers_held_them
     """
     untied = model | {"tied": False}
     return _ledger_of(untied, parameters(untied), tp_size, pp_size, pp_rank)
@@ -200,7 +216,8 @@ def rank_weights__sums_all_ranks(model, tp_size, pp_size=1, pp_rank=0):
     """the bytes of all tensor-parallel ranks are added up.
 
     A rank must fit its own GPU; the sum also counts what is held more than once.
-    Rejected by: test_bytes_of_recorded_workers, test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__as_live_workers_held_them,
+    test_rank_weights__as_published_logs_print_them
     """
     one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
     return {term: tp_size * value for term, value in one.items()}
@@ -210,7 +227,8 @@ def rank_weights__forgets_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
     """the cos/sin table is forgotten because no checkpoint holds it.
 
     Every rank computes it at start-up and keeps it whole: 32 MiB for Llama-3.1-8B.
-    Rejected by: test_bytes_of_recorded_workers, test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__as_live_workers_held_them,
+    test_rank_weights__as_published_logs_print_them
     """
     flat = model | {"rope_positions": 0}
     return _ledger_of(flat, parameters(flat), tp_size, pp_size, pp_rank)
@@ -220,7 +238,7 @@ def rank_weights__divides_the_hidden_size_by_the_heads(model, tp_size, pp_size=1
     """the rope table is as wide as hidden_size / num_heads.
 
     A head's width is a number of its own: Qwen3-32B has 5120 / 64 = 80, and a head_dim of 128.
-    Rejected by: test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__counts_each_term_on_each_stage
     """
     narrow = model["hidden_size"] // model["num_heads"] * model["dtype_bytes"]
     table = model["rope_positions"] * narrow
@@ -234,7 +252,7 @@ def rank_weights__makes_a_row_per_position(model, tp_size, pp_size=1, pp_rank=0)
     """the rope table has max_positions rows.
 
     OPT has no such table, and YaRN a longer one: rope_positions counts the rows.
-    Rejected by: test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__counts_each_term_on_each_stage
     """
     longer = model | {"rope_positions": model["max_positions"]}
     return _rank_weights(longer, tp_size, pp_size, pp_rank)
@@ -244,7 +262,8 @@ def rank_weights__splits_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
     """the cos/sin table is divided by the ranks.
 
     Each rank rotates its own heads, all of which need the same whole table.
-    Rejected by: test_bytes_of_recorded_workers, test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__as_live_workers_held_them,
+    test_rank_weights__as_published_logs_print_them
     """
     narrow = model | {"rope_positions": model["rope_positions"] // tp_size}
     return _ledger_of(narrow, parameters(narrow), tp_size, pp_size, pp_rank)
@@ -254,7 +273,7 @@ def rank_weights__ends_on_every_stage(model, tp_size, pp_size=1, pp_rank=0):
     """every pipeline stage holds the embedding, the last norm and the output matrix.
 
     Only the first stage embeds and only the last one makes logits.
-    Rejected by: test_bytes_of_recorded_workers
+    Rejected by: test_rank_weights__as_live_workers_held_them
     """
     layers = set(range(model["num_layers"]))
     start = sum(stage_layers(model["num_layers"], pp_size)[:pp_rank])
@@ -267,7 +286,7 @@ def rank_weights__divides_by_the_stages(model, tp_size, pp_size=1, pp_rank=0):
     """a stage's bytes are the whole model's divided by the number of stages.
 
     Stages hold whole layers; the ends also hold the embedding or the output matrix.
-    Rejected by: test_bytes_of_recorded_workers
+    Rejected by: test_rank_weights__as_live_workers_held_them
     """
     whole = _ledger_of(model, parameters(model), tp_size, 1, 0)
     return {term: value // pp_size for term, value in whole.items()}
@@ -277,7 +296,7 @@ def rank_weights__ignores_the_allocator(model, tp_size, pp_size=1, pp_rank=0):
     """tensors cost what they hold and the allocator's rounding is left out.
 
     From 10 MiB on memory comes in steps of 2 MiB: 17.5 MiB for Llama-2-7B at tp_size=8.
-    Rejected by: test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__as_published_logs_print_them
     """
     one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
     total = one["parameters_bytes"] + one["rope_table_bytes"]
@@ -288,7 +307,7 @@ def rank_weights__rounds_the_sum_once(model, tp_size, pp_size=1, pp_rank=0):
     """the allocator's rounding is applied once, to the sum.
 
     Every tensor is a request of its own; 64 layers pay 64 times.
-    Rejected by: test_published_logs_once_the_allocator_is_counted
+    Rejected by: test_rank_weights__as_published_logs_print_them
     """
     one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
     held = one["parameters_bytes"] + one["rope_table_bytes"]
@@ -316,7 +335,7 @@ def kv_bytes_per_token__keys_only(model, tp_size, pp_size=1, pp_rank=0, kv_dtype
     """only keys are counted.
 
     A token leaves a key and a value in every layer.
-    Rejected by: test_kv_bytes_of_one_token
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
     heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
@@ -327,7 +346,7 @@ def kv_bytes_per_token__query_heads(model, tp_size, pp_size=1, pp_rank=0, kv_dty
     """the hidden size is taken for the width of the cache.
 
     With grouped-query attention only KV heads are cached: a quarter, for Llama-3-8B.
-    Rejected by: test_kv_bytes_of_one_token
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
     width = model["num_heads"] // tp_size * model["head_dim"]
@@ -338,7 +357,7 @@ def kv_bytes_per_token__not_sharded(model, tp_size, pp_size=1, pp_rank=0, kv_dty
     """every rank caches all KV heads.
 
     Heads are split, so their cache is: that is why capacity doubles at tp_size=2.
-    Rejected by: test_kv_bytes_of_one_token
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
     width = model["num_kv_heads"] * model["head_dim"]
@@ -349,7 +368,7 @@ def kv_bytes_per_token__all_layers(model, tp_size, pp_size=1, pp_rank=0, kv_dtyp
     """a pipeline stage caches all layers.
 
     A stage caches its own layers; so pipeline parallelism frees as much room as tensor parallelism.
-    Rejected by: test_kv_bytes_of_one_token
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
     width = 2 * model["num_layers"] * heads * model["head_dim"]
@@ -362,7 +381,7 @@ def kv_bytes_per_token__same_layers_on_every_stage(
     """every stage holds num_layers // pp_size layers.
 
     Five layers on two stages are three and two; the first stage's cache is half as big again.
-    Rejected by: test_kv_bytes_of_one_token
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
     width = 2 * (model["num_layers"] // pp_size) * heads * model["head_dim"]
@@ -375,7 +394,7 @@ def kv_bytes_per_token__ignores_the_cache_dtype(
     """the cache has the type of the weights, whatever kv_cache_dtype says.
 
     An fp8 cache holds twice the tokens of a bf16 one.
-    Rejected by: test_kv_bytes_of_one_token
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
     heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
@@ -388,7 +407,7 @@ def kv_capacity__counts_no_blocks(
     """tokens are the memory divided by a token's bytes, blocks or not.
 
     Memory is handed out in whole blocks; what is left over holds nothing.
-    Rejected by: test_capacity_as_each_version_counts_it
+    Rejected by: test_kv_capacity__as_each_version_counts_it
     """
     tokens = int(kv_memory_bytes // bytes_per_token)
     blocks = tokens // block_size
@@ -401,7 +420,7 @@ def kv_capacity__same_for_every_version(
     """concurrency is tokens by the longest request in every version.
 
     From 0.9.1 a request counts as whole blocks, from 0.20.1 the tokens follow from that.
-    Rejected by: test_capacity_as_each_version_counts_it
+    Rejected by: test_kv_capacity__as_each_version_counts_it
     """
     blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
     tokens = blocks * block_size
@@ -414,7 +433,7 @@ def kv_capacity__compares_versions_as_text(
     """versions are compared as text, so that 0.20 comes before 0.9.
 
     "0.20.1" < "0.9.1" character by character; numbers have to be compared as numbers.
-    Rejected by: test_capacity_as_each_version_counts_it
+    Rejected by: test_kv_capacity__as_each_version_counts_it
     """
     blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
     tokens = blocks * block_size
@@ -426,11 +445,109 @@ def kv_capacity__compares_versions_as_text(
     return {"blocks": blocks, "tokens": tokens, "max_concurrency": concurrency}
 
 
+def kv_bytes_per_token__gives_the_first_stage_more(
+    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
+):
+    """layers that are left over go to the first stages.
+
+    vLLM gives them to the stages before the last one: 7 layers on 3 stages are 2, 3 and 2.
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
+    """
+    layers = model["num_layers"] // pp_size + (pp_rank < model["num_layers"] % pp_size)
+    alone = model | {"num_layers": layers}
+    return _kv_bytes_per_token(alone, tp_size, kv_dtype_bytes=kv_dtype_bytes)
+
+
+def kv_bytes_per_token__takes_the_hidden_size_for_all_heads(
+    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
+):
+    """a head is hidden_size / num_heads wide.
+
+    Models may say head_dim: Qwen3-32B has 64 heads of 128, in a hidden size of 5120.
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
+    """
+    narrow = model | {"head_dim": model["hidden_size"] // model["num_heads"]}
+    return _kv_bytes_per_token(narrow, tp_size, pp_size, pp_rank, kv_dtype_bytes)
+
+
+def kv_capacity__ignores_the_major_version(
+    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
+):
+    """only the minor version decides.
+
+    1.5.2 comes after 0.20.1: versions compare number by number, the major one first.
+    Rejected by: test_kv_capacity__as_each_version_counts_it
+    """
+    _, minor, patch = version_numbers(version)
+    sizes = kv_memory_bytes, bytes_per_token, block_size, max_model_len
+    return _kv_capacity(*sizes, f"0.{minor}.{patch}")
+
+
+def tp_sizes_of_cache__names_the_first_only(
+    model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)
+):
+    """the first size that fits is taken for the only one.
+
+    Beyond the number of KV heads every size gives the same cache: the log cannot tell them apart.
+    Rejected by: test_tp_sizes_of_cache__reads_the_split_off_a_log
+    """
+    return _tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes)[:1]
+
+
+def tp_sizes_of_cache__divides_whole_tokens_by_the_ranks(
+    model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)
+):
+    """a token's bytes are divided by the ranks, KV heads or not.
+
+    A KV head is never cut: one KV head takes the same room on every rank.
+    Rejected by: test_tp_sizes_of_cache__reads_the_split_off_a_log
+    """
+    whole = kv_bytes_per_token(model, 1)
+    return [
+        tp_size
+        for tp_size in tp_sizes
+        if abs(cached_tokens - kv_memory_bytes * tp_size / whole)
+        <= 0.05 * kv_memory_bytes * tp_size / whole
+    ]
+
+
+def tp_sizes_of_cache__looks_at_kv_heads_only(
+    model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)
+):
+    """a size is taken for possible as soon as the KV heads divide.
+
+    12 heads over 8 ranks are no split, although 4 KV heads may be held by two ranks each.
+    Rejected by: test_tp_sizes_of_cache__reads_the_split_off_a_log
+    """
+    any_heads = model | {"num_heads": math.lcm(*tp_sizes)}
+    return _tp_sizes_of_cache(any_heads, kv_memory_bytes, cached_tokens, tp_sizes)
+
+
+def tp_sizes_of_cache__takes_whatever_has_room(
+    model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)
+):
+    """every size whose memory has room for these tokens is named.
+
+    A checksum must come out: half of the tokens that would fit are no sign of this split.
+    Rejected by: test_tp_sizes_of_cache__reads_the_split_off_a_log
+    """
+    found = []
+    for tp_size in tp_sizes:
+        few, many = sorted([model["num_kv_heads"], tp_size])
+        if model["num_heads"] % tp_size == many % few == 0:
+            if cached_tokens <= 1.05 * kv_memory_bytes / kv_bytes_per_token(model, tp_size):
+                found.append(tp_size)
+    return found
+
+
+_tp_sizes_of_cache = tp_sizes_of_cache
+
+
 def which_split__believes_the_command(model, weights_gib, tp_size, pp_size=1):
     """the split asked for is taken for the split applied.
 
     The log is there to be checked: a rank that holds twice its share was not split.
-    Rejected by: test_a_log_tells_which_split_was_applied
+    Rejected by: test_which_split__finds_the_split_that_was_applied
     """
     expected = rank_weights(model, tp_size, pp_size)["total_bytes"]
     split = {"tp_size": tp_size, "pp_size": pp_size, "pp_rank": 0}
@@ -441,7 +558,7 @@ def which_split__first_near_one(model, weights_gib, tp_size, pp_size=1):
     """the first split within 5 % is taken instead of the nearest.
 
     Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04 %: only the nearest tells.
-    Rejected by: test_a_log_tells_which_split_was_applied
+    Rejected by: test_which_split__finds_the_split_that_was_applied
     """
     for tp, pp in [(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]:
         expected = rank_weights(model, tp, pp)["total_bytes"]
@@ -456,7 +573,7 @@ def which_split__explains_everything(model, weights_gib, tp_size, pp_size=1):
     """the nearest split explains any number, however far away.
 
     4.1 GiB is no split of this model; a checksum that fits everything checks nothing.
-    Rejected by: test_a_log_tells_which_split_was_applied
+    Rejected by: test_which_split__finds_the_split_that_was_applied
     """
     best = None
     for tp, pp in [(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]:
@@ -476,19 +593,10 @@ def which_split__always_names_stage_0(model, weights_gib, tp_size, pp_size=1):
     """the stage that explains the weights is reported as stage 0.
 
     Stages differ: [3, 2] layers for five, and the ends hold the embedding or the output matrix.
-    Rejected by: test_a_log_tells_which_split_was_applied
+    Rejected by: test_which_split__finds_the_split_that_was_applied
     """
     found = _which_split(model, weights_gib, tp_size, pp_size)
     return found and found | {"pp_rank": 0}
-
-
-def reconcile__first_rank_for_all(log, model, tp_size, pp_size=1, block_size=None):
-    """the first rank's line is taken for all ranks.
-
-    The slowest and the fullest rank decide; a log of rank 0 alone cannot show either.
-    Rejected by: test_a_log_tells_which_split_was_applied
-    """
-    return _reconcile(log | {"ranks": log["ranks"][:1]}, model, tp_size, pp_size, block_size)
 
 
 _replicas_or_tp = replicas_or_tp
@@ -501,7 +609,7 @@ def replicas_or_tp__forgets_the_all_reduces(
     """the all-reduces cost nothing.
 
     Half the bytes take half the time, and then 65 all-reduces come on top.
-    Rejected by: test_two_replicas_or_one_engine
+    Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
     rest = context_tokens, num_sequences, slowdowns
     return _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, 0.0, *rest)
@@ -514,7 +622,7 @@ def replicas_or_tp__averages_the_ranks(
     """a slow GPU is averaged with the fast one.
 
     Ranks meet at every all-reduce: the slowest one sets the pace of all.
-    Rejected by: test_two_replicas_or_one_engine
+    Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
     mean = (sum(slowdowns) / 2,) * 2
     rest = all_reduce_s, context_tokens, num_sequences, mean
@@ -528,7 +636,7 @@ def replicas_or_tp__replicas_wait_for_each_other(
     """replicas go in lockstep too.
 
     Replicas share nothing; the fast one goes on while the slow one is late.
-    Rejected by: test_two_replicas_or_one_engine
+    Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
     rest = all_reduce_s, context_tokens, num_sequences, slowdowns
     answer = _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, *rest)
@@ -545,7 +653,7 @@ def replicas_or_tp__everything_fits(
     """memory is not looked at.
 
     A replica holds all the weights; what is left must hold the cache of its sequences.
-    Rejected by: test_two_replicas_or_one_engine
+    Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
     rest = hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences, slowdowns
     return _replicas_or_tp(model, float("inf"), *rest)
@@ -558,7 +666,7 @@ def replicas_or_tp__only_weights_and_cache_must_fit(
     """a GPU holds the parameters and the cache, and nothing else.
 
     The rope table and the allocator's rounding take memory, though no step reads them.
-    Rejected by: test_two_replicas_or_one_engine
+    Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
     weights = rank_weights(model, 2)
     roomier = gpu_memory_bytes + weights["total_bytes"] - weights["parameters_bytes"]
@@ -575,7 +683,7 @@ def check_split__looks_at_heads_only(model, tp_size):
     """only the attention heads are checked.
 
     KV heads and the MLP width fail as well, later and less clearly.
-    Rejected by: test_an_impossible_split_is_refused_in_one_sentence
+    Rejected by: test_check_split__names_what_does_not_divide
     """
     if tp_size < 1 or model["num_heads"] % tp_size:
         raise ValueError(f"num_heads={model['num_heads']} cannot be split over tp_size={tp_size}")
@@ -585,7 +693,7 @@ def check_split__names_the_first_only(model, tp_size):
     """the message names the first dimension that fails and stops.
 
     Whoever mends that one meets the next, one start-up later.
-    Rejected by: test_an_impossible_split_is_refused_in_one_sentence
+    Rejected by: test_check_split__names_what_does_not_divide
     """
     try:
         _check_split(model, tp_size)
@@ -595,11 +703,28 @@ def check_split__names_the_first_only(model, tp_size):
         raise ValueError(first + over if rest else str(error)) from None
 
 
+def check_split__names_every_size(model, tp_size):
+    """all sizes are named, those that divide too.
+
+    Whoever reads the message looks for what to change; 12 heads over 2 ranks are no problem.
+    Rejected by: test_check_split__names_what_does_not_divide
+    """
+    names = ("num_heads", "num_kv_heads", "intermediate_size")
+    try:
+        return _check_split(model, tp_size)
+    except ValueError:
+        sizes = ", ".join(f"{name}={model[name]}" for name in names)
+        raise ValueError(f"{sizes} cannot be split over tp_size={tp_size}") from None
+
+
+_check_split = check_split
+
+
 def check_split__refuses_copied_kv_heads(model, tp_size):
     """fewer KV heads than ranks are refused.
 
     They are copied: one KV head on four ranks is legal, it only saves no cache.
-    Rejected by: test_an_impossible_split_is_refused_in_one_sentence
+    Rejected by: test_check_split__names_what_does_not_divide
     """
     _check_split(model, tp_size)
     if model["num_kv_heads"] % tp_size:
@@ -613,7 +738,7 @@ def treatment__names_by_the_paper(full_shape, rank_shapes):
     """rows and columns are named after the paper's transposed weights.
 
     Here W is [out, in]: what the paper calls column-parallel splits the rows.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_treatment__tells_rows_columns_experts_and_copies
     """
     if all(list(shape) == list(full_shape) for shape in rank_shapes):
         return "replicated"
@@ -625,7 +750,7 @@ def treatment__believes_shares_add_up(full_shape, rank_shapes):
     """parts are taken to add up to the whole without adding them.
 
     Copied KV heads add up to more; a lost part adds up to less.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_treatment__tells_rows_columns_experts_and_copies
     """
     if all(list(shape) == list(full_shape) for shape in rank_shapes):
         return "replicated"
@@ -637,16 +762,41 @@ def treatment__looks_at_rank_0_only(full_shape, rank_shapes):
     """rank 0's shape is taken for every rank's.
 
     300 and 212 rows are 512; two times 300 are not.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_treatment__tells_rows_columns_experts_and_copies
     """
     return _treatment(full_shape, [rank_shapes[0]] * len(rank_shapes))
+
+
+def treatment__counts_dimensions_from_the_front(full_shape, rank_shapes):
+    """the first dimension is called rows and the second columns, of experts' weights too.
+
+    [experts, out, in]: rows and columns are the last two, and experts stand in front of them.
+    Rejected by: test_treatment__tells_rows_columns_experts_and_copies
+    """
+    said = _treatment(full_shape, rank_shapes)
+    if len(full_shape) == 3:
+        return {"experts": "rows", "rows": "columns"}.get(said, said)
+    return said
+
+
+def treatment__ignores_what_is_missing(full_shape, rank_shapes):
+    """a dimension that became smaller was split, whether its parts add up or not.
+
+    2 x 128 rows are not 512: half of the matrix would be nowhere.
+    Rejected by: test_treatment__refuses_what_is_no_split
+    """
+    for axis, size in enumerate(full_shape):
+        if rank_shapes[0][axis] < size:
+            names = ["experts", "rows", "columns"] if len(full_shape) > 1 else ["rows"]
+            return names[axis - len(full_shape)]
+    return _treatment(full_shape, rank_shapes)
 
 
 def collectives_per_step__layers_only(model, tp_size, num_tokens, num_sequences, element_bytes=4):
     """two all-reduces per layer are the whole bill.
 
     The embedding is split by vocabulary, and so are the logits: one all-reduce, one all-gather.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_collectives_per_step__as_workers_counted_them
     """
     count = 2 * model["num_layers"] if tp_size > 1 else 0
     payload = num_tokens * model["hidden_size"] * element_bytes
@@ -660,7 +810,7 @@ def collectives_per_step__logits_of_every_token(
     """the logits of every prompt token are gathered.
 
     Only the last token of each sequence is sampled from.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_collectives_per_step__as_workers_counted_them
     """
     bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
     size = num_tokens * padded_vocab(model["vocab_size"]) * element_bytes
@@ -674,7 +824,7 @@ def collectives_per_step__one_rank_too(model, tp_size, num_tokens, num_sequences
     """one rank alone pays like two.
 
     There is nobody to exchange with: no collective is made at tp_size=1.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_collectives_per_step__as_workers_counted_them
     """
     return _collectives_per_step(model, max(2, tp_size), num_tokens, num_sequences, element_bytes)
 
@@ -685,10 +835,37 @@ def collectives_per_step__share_of_the_payload(
     """an all-reduce carries one rank's share of the activation.
 
     Every rank holds a partial sum of the whole activation; the payload does not shrink with ranks.
-    Rejected by: test_recorded_treatments_and_collectives
+    Rejected by: test_collectives_per_step__as_workers_counted_them
     """
     bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
     return bill | {"all_reduce_bytes": bill["all_reduce_bytes"] // tp_size}
+
+
+def collectives_per_step__bytes_on_the_wire(
+    model, tp_size, num_tokens, num_sequences, element_bytes=4
+):
+    """the bytes that a ring sends are counted, 2 (p - 1) / p of the payload.
+
+    At two ranks that is the payload itself. The bill lists payloads; lab 03 prices them.
+    Rejected by: test_collectives_per_step__as_workers_counted_them
+    """
+    bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
+    sent = bill["all_reduce_bytes"] * 2 * (tp_size - 1) // tp_size
+    return bill | {"all_reduce_bytes": sent}
+
+
+def collectives_per_step__bytes_of_float32(
+    model, tp_size, num_tokens, num_sequences, element_bytes=4
+):
+    """every element takes four bytes.
+
+    The default is float32; an engine in bfloat16 sends two.
+    Rejected by: test_collectives_per_step__as_workers_counted_them
+    """
+    return _collectives_per_step(model, tp_size, num_tokens, num_sequences)
+
+
+_collectives_per_step = collectives_per_step
 
 
 # --- Part C: tensor and sequence parallelism in Torch -----------------------------------------
@@ -699,7 +876,7 @@ def all_gather_gemm_schedule__sends_after_the_gemm(num_ranks, rank):
 
     GEMM, transfer, GEMM, transfer: nothing overlaps, the makespan is the sum. This was the order
     of a public tensor-parallel toy whose overlapped mode is its slowest.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     ahead, behind = (rank + 1) % num_ranks, (rank - 1) % num_ranks
     schedule = []
@@ -716,7 +893,7 @@ def all_gather_gemm_schedule__waits_for_all_chunks_first(num_ranks, rank):
     """every chunk is waited for before the first GEMM.
 
     That is a plain all-gather followed by a GEMM: right, and all of the communication is exposed.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -730,7 +907,7 @@ def all_gather_gemm_schedule__starts_with_a_chunk_of_another_rank(num_ranks, ran
     """one's own chunk, the only one that needs no wait, is multiplied last.
 
     While the first transfer runs nothing is multiplied.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -745,7 +922,7 @@ def all_gather_gemm_schedule__multiplies_before_waiting(num_ranks, rank):
     """a chunk is multiplied without waiting for it to arrive.
 
     A data race: on a fast link the numbers are right most of the time.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -759,7 +936,7 @@ def all_gather_gemm_schedule__waits_in_another_order_than_it_multiplies(num_rank
     """the chunks are waited for in one order and multiplied in another.
 
     The right number of waits is not enough: each GEMM needs the wait of its own chunk before it.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -775,7 +952,7 @@ def all_gather_gemm_schedule__posts_its_receives_after_its_sends(num_ranks, rank
 
     On gloo the two directions of a link then take turns in half of the exchanges, and a send
     without a posted receive has nowhere to go.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["send", "x", rank, peer] for peer in peers[::-1]]
@@ -790,7 +967,7 @@ def all_gather_gemm_schedule__never_waits_for_its_sends(num_ranks, rank):
     """the function returns while its chunk is still being sent.
 
     The caller may free or overwrite the buffer; the others then receive something else.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -805,7 +982,7 @@ def all_gather_gemm_schedule__forwards_before_it_has_received(num_ranks, rank):
     """a ring forwards chunks before it has received them.
 
     At the start only its owner has a chunk; whoever passes it on must have waited for it.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     ahead, behind = (rank + 1) % num_ranks, (rank - 1) % num_ranks
     others = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
@@ -821,7 +998,7 @@ def all_gather_gemm_schedule__everyone_sends_to_rank_0_first(num_ranks, rank):
     """all ranks send in the order 0, 1, 2, ... instead of to the rank t places ahead at step t.
 
     The values are right, but all ranks talk to the same one at the same time and queue there.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [peer for peer in range(num_ranks) if peer != rank]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -836,7 +1013,7 @@ def all_gather_gemm_schedule__gathers_twice(num_ranks, rank):
     """every chunk is gathered from its owner and again around the ring.
 
     Twice the bytes, and two transfers that write into one buffer.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers for _ in range(2)]
@@ -851,7 +1028,7 @@ def all_gather_gemm_schedule__skips_its_own_chunk(num_ranks, rank):
     """a rank multiplies what it receives and forgets the chunk it had.
 
     One block of rows of the result is never written.
-    Rejected by: test_all_gather_hides_behind_the_gemms
+    Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
     peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in peers]
@@ -865,7 +1042,7 @@ def gemm_reduce_scatter_schedule__computes_its_own_chunk_first(num_ranks, rank):
     """one's own chunk, which nobody waits for, is multiplied first.
 
     The first partial sum leaves one GEMM later, and the last transfer has nothing to hide behind.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]] + [["gemm", "y", rank]]
@@ -880,7 +1057,7 @@ def gemm_reduce_scatter_schedule__sends_after_all_gemms(num_ranks, rank):
     """the partial sums leave only when all of them are computed.
 
     A plain GEMM followed by a reduce-scatter: all of the communication is exposed.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -895,7 +1072,7 @@ def gemm_reduce_scatter_schedule__waits_for_each_send_at_once(num_ranks, rank):
     """every send is waited for before the next GEMM.
 
     The transfer and the next GEMM take turns: an asynchronous send made synchronous.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -911,7 +1088,7 @@ def gemm_reduce_scatter_schedule__scatters_to_the_wrong_rank(num_ranks, rank):
     """chunk i is sent to a rank that does not own it.
 
     Rank r owns chunk r. Numbering the peers of a sub-group by their global ranks ends like this.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -927,7 +1104,7 @@ def gemm_reduce_scatter_schedule__adds_before_waiting(num_ranks, rank):
     """a partial sum is added without waiting for it to arrive.
 
     A data race: what is added may be an empty buffer.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -943,7 +1120,7 @@ def gemm_reduce_scatter_schedule__sends_before_the_gemm(num_ranks, rank):
     """a partial sum is sent before the GEMM that computes it.
 
     What all-gather may do, reduce-scatter may not: here the message is the GEMM's result.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -959,7 +1136,7 @@ def gemm_reduce_scatter_schedule__leaves_out_its_own_share(num_ranks, rank):
     """the owner sums what arrives and leaves out its own partial sum.
 
     A sum over p ranks has p terms; p - 1 of them arrive.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -973,7 +1150,7 @@ def gemm_reduce_scatter_schedule__leaves_out_its_own_share(num_ranks, rank):
 def gemm_reduce_scatter_schedule__adds_twice(num_ranks, rank):
     """each partial sum that arrives is added twice.
 
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -988,7 +1165,7 @@ def gemm_reduce_scatter_schedule__adds_twice(num_ranks, rank):
 def gemm_reduce_scatter_schedule__receives_and_never_adds(num_ranks, rank):
     """the partial sums arrive and are never added: a scatter without the reduce.
 
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -1004,7 +1181,7 @@ def gemm_reduce_scatter_schedule__never_waits_for_its_sends(num_ranks, rank):
 
     Their buffers are temporaries: freed on return, reused by the next layer, and the owner adds
     whatever stands there by then.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
@@ -1020,7 +1197,7 @@ def gemm_reduce_scatter_schedule__everyone_computes_chunk_0_first(num_ranks, ran
     """all ranks compute and send the chunks in the order 0, 1, 2, ...
 
     Right, but rank 0 receives from everybody at once and the others wait for their turn.
-    Rejected by: test_reduce_scatter_hides_behind_the_gemms
+    Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
     peers = [peer for peer in range(num_ranks) if peer != rank]
     schedule = [["post_recv", "y", rank, peer] for peer in peers]

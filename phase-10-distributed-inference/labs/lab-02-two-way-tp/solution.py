@@ -10,7 +10,6 @@ The folder given/ holds what you read and do not write.
 """
 
 import math
-import re
 
 from given import reconcile as reconciliation
 from given import startup_log
@@ -23,6 +22,14 @@ from given.model_shapes import (
     parameters,
     stage_layers,
 )
+from given.startup_log import version_numbers
+
+
+def require(condition, problem):
+    """Raise ValueError(problem) unless the condition holds. (Given.)"""
+    if not condition:
+        raise ValueError(problem)
+
 
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
@@ -37,11 +44,12 @@ def padded_vocab(vocab_size):
 def kv_heads_per_rank(num_kv_heads, tp_size):
     """KV heads that one rank holds; with more ranks than KV heads each is held more than once.
 
-    ValueError when neither number divides the other: no even split exists.
+    ValueError, in words of your own, when neither number divides the other, since no even split
+    exists then, and when one of them is below 1.
     """
     # BEGIN SOLUTION (task 1)
-    if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
-        raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
+    few, many = sorted([num_kv_heads, tp_size])
+    require(few >= 1 and many % few == 0, f"{num_kv_heads} KV heads over {tp_size} ranks")
     return max(1, num_kv_heads // tp_size)
     # END SOLUTION
 
@@ -50,9 +58,10 @@ def rank_shape(parameter, model, tp_size):
     """The shape one tensor-parallel rank stores, for an entry of `parameters(model)`.
 
     The split dimension of a matrix [out, in] is `out` for rows and `in` for columns; expert weights
-    are [experts, out, in]. "heads" is the fused [(heads + 2 kv_heads) head_dim, ...] of q, k and v.
-    Returns a new list; the parameter keeps its own. ValueError, naming the parameter, when tp_size
-    does not divide the dimension.
+    are [experts, out, in], and every rank holds a slice of every expert. A bias is a vector [out].
+    "heads" is the fused [(num_heads + 2 num_kv_heads) head_dim, ...] of q, k and v; head_dim need
+    not be hidden_size / num_heads. Returns a new list; the parameter keeps its own.
+    ValueError, in words of your own, when tp_size does not divide the dimension, or the heads.
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     # BEGIN SOLUTION (task 2)
@@ -60,26 +69,17 @@ def rank_shape(parameter, model, tp_size):
     if split == "whole":
         return shape
     if split == "heads":
-        _divide(model["num_heads"], tp_size, "num_heads")
+        require(model["num_heads"] % tp_size == 0, f"num_heads={model['num_heads']}: not even")
         kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
         shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
         return shape
     if split == "vocab":
         shape[0] = padded_vocab(shape[0])
     dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    require(shape[dimension] % tp_size == 0, f"{parameter['name']}: {shape} over {tp_size} ranks")
+    shape[dimension] //= tp_size
     return shape
     # END SOLUTION
-
-
-# BEGIN SOLUTION (task 2)
-def _divide(size, tp_size, name):
-    if size % tp_size:
-        raise ValueError(f"{name}: {size} does not divide by tp_size={tp_size}")
-    return size // tp_size
-
-
-# END SOLUTION
 
 
 def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
@@ -110,7 +110,8 @@ def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
 def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
     """Bytes of KV cache that one token takes on one rank: keys and values of the stage's layers.
 
-    kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1).
+    kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1); None: the
+    weights' type.
     """
     # BEGIN SOLUTION (task 4)
     layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
@@ -123,40 +124,55 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     """What an engine reports for `kv_memory_bytes` of cache on its fullest rank.
 
     kv_memory_bytes and bytes_per_token: of one rank. block_size, max_model_len: tokens.
-    Returns {"blocks", "tokens", "max_concurrency"}. A request takes whole blocks, none of them
-    shared with another (prefix caching is not counted), so:
+    Returns {"blocks", "tokens", "max_concurrency"}: int, int, float. A request takes whole blocks,
+    none of them shared with another (prefix caching is not counted). By version:
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
     0.9.1 to 0.20.0     the same tokens, concurrency = blocks / (whole blocks of one request);
     from 0.20.1         that concurrency, and tokens = int(concurrency x max_model_len).
-    version: "major.minor[.patch...]". ValueError when a size is not positive; kv_memory_bytes may
-    also be 0.
+    version: "major.minor[.patch...]", compared number by number (`version_numbers`). ValueError, in
+    words of your own, when a size is not positive; kv_memory_bytes may also be 0.
     """
     # BEGIN SOLUTION (task 5)
-    for name, value in [("bytes_per_token", bytes_per_token), ("block_size", block_size)]:
-        if value <= 0:
-            raise ValueError(f"{name}={value}: must be positive")
-    if max_model_len <= 0 or kv_memory_bytes < 0:
-        raise ValueError("max_model_len must be positive, kv_memory_bytes not negative")
+    sizes = bytes_per_token, block_size, max_model_len
+    require(min(sizes) > 0 and kv_memory_bytes >= 0, f"{kv_memory_bytes} bytes, {sizes}: positive?")
     blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
     tokens = blocks * block_size
     concurrency = tokens / max_model_len
     if version_numbers(version) >= (0, 9, 1):
-        concurrency = blocks / -(-max_model_len // block_size)
+        concurrency = blocks / math.ceil(max_model_len / block_size)
     if version_numbers(version) >= (0, 20, 1):
         tokens = int(concurrency * max_model_len)
     return {"blocks": blocks, "tokens": tokens, "max_concurrency": concurrency}
     # END SOLUTION
 
 
-def version_numbers(version):
-    """(0, 6, 4) of "0.6.4.post1", "v0.6.4", "0.6.4.dev5+g12"; a missing part is 0. (Given.)"""
-    found = re.findall(r"\d+", str(version).split("+")[0])[:3]
-    return tuple(int(part) for part in [*found, "0", "0", "0"][:3])
-
-
 def read_startup_log(text):
     """What a start-up log says, and who says it, as given/startup_log.py describes it. (Given.)"""
     return startup_log.read(text)
+
+
+def tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)):
+    """Which tensor-parallel sizes explain the cache that a log reports: the log as a checksum.
+
+    kv_memory_bytes: of one rank ("Available KV cache memory: 8.22 GiB"). cached_tokens: what fits
+    in it ("# GPU blocks" x block size, or "GPU KV cache size" before 0.20.1).
+    Returns those of `tp_sizes`, in their order, as a list, at which one rank's memory holds that
+    many tokens of this model to within 5 %. Sizes over which the heads cannot be split explain
+    nothing. There may be several: what is held more than once cannot be told apart.
+    """
+    # BEGIN SOLUTION (task 6)
+    found = []
+    for tp_size in tp_sizes:
+        if model["num_heads"] % tp_size:
+            continue
+        try:
+            expected = kv_memory_bytes / kv_bytes_per_token(model, tp_size)
+        except ValueError:
+            continue
+        if abs(cached_tokens - expected) <= 0.05 * expected:
+            found.append(tp_size)
+    return found
+    # END SOLUTION
 
 
 def which_split(model, weights_gib, tp_size, pp_size=1):
@@ -203,41 +219,41 @@ def replicas_or_tp(
     gpu_memory_bytes: of one GPU, for weights and KV cache. all_reduce_s: one all-reduce of this
     batch. context_tokens: KV length of a sequence. num_sequences: in flight on both GPUs together;
     the replicas share them as evenly as they go. slowdowns: how many times slower each GPU reads.
-    A GPU's step reads its parameters and its sequences' KV once: bytes / bandwidth x slowdown.
+    A GPU's step reads its parameters and its sequences' KV once; the rope table and the allocator's
+    rounding are held but not read. A GPU that is slower takes so many times longer to read.
     Ranks of one engine go in lockstep: the slowest sets the step, and 2 all-reduces per layer + 1
     for the embedding come on top. Replicas do not wait for each other.
     Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's),
     "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or "neither": of those that
-    fit the one with more tokens per second. ValueError when num_sequences is below 2.
+    fit the one with more tokens per second. ValueError, in words of your own, when num_sequences is
+    below 2.
     """
     # BEGIN SOLUTION (task 8)
-    if num_sequences < 2:
-        raise ValueError(f"num_sequences={num_sequences}: two GPUs need at least 2")
-    used = {1: [], 2: []}  # bytes read per step on each GPU, by tp_size
-    shares = [-(-num_sequences // 2), num_sequences // 2]
-    for tp_size, counts in [(1, shares), (2, [num_sequences] * 2)]:
+    require(num_sequences >= 2, f"num_sequences={num_sequences}: two GPUs need at least 2")
+
+    def read_and_held(tp_size, sequences):
+        """Bytes that one GPU reads per step, and bytes that it must hold."""
         weights = rank_weights(model, tp_size)
-        for count in counts:
-            cache = count * context_tokens * kv_bytes_per_token(model, tp_size)
-            used[tp_size].append(
-                (weights["parameters_bytes"] + cache, weights["total_bytes"] + cache)
-            )
-    steps = {
-        tp_size: [
-            read / hbm_bytes_per_s * slower
-            for (read, _), slower in zip(used[tp_size], slowdowns, strict=True)
-        ]
-        for tp_size in used
-    }
-    lockstep = max(steps[2]) + (2 * model["num_layers"] + 1) * all_reduce_s
-    fits = {tp: all(held <= gpu_memory_bytes for _, held in used[tp]) for tp in used}
-    alone = sum(count / step for count, step in zip(shares, steps[1], strict=True))
-    options = {
-        "replicas": {"fits": fits[1], "step_s": max(steps[1]), "tokens_per_s": alone},
-        "tp": {"fits": fits[2], "step_s": lockstep, "tokens_per_s": num_sequences / lockstep},
-    }
-    for option in options.values():
-        option["tokens_per_s"] *= option["fits"]
+        cache = sequences * context_tokens * kv_bytes_per_token(model, tp_size)
+        return weights["parameters_bytes"] + cache, weights["total_bytes"] + cache
+
+    def option(fits, step_s, tokens_per_s):
+        return {"fits": fits, "step_s": step_s, "tokens_per_s": tokens_per_s if fits else 0.0}
+
+    shares = [math.ceil(num_sequences / 2), num_sequences // 2]
+    replicas = [read_and_held(1, share) for share in shares]
+    replica_s = [
+        read / hbm_bytes_per_s * slow for (read, _), slow in zip(replicas, slowdowns, strict=True)
+    ]
+    fits = all(held <= gpu_memory_bytes for _, held in replicas)
+    tokens_per_s = sum(share / step for share, step in zip(shares, replica_s, strict=True))
+    options = {"replicas": option(fits, max(replica_s), tokens_per_s)}
+
+    read, held = read_and_held(2, num_sequences)
+    all_reduces = 2 * model["num_layers"] + 1
+    step_s = read / hbm_bytes_per_s * max(slowdowns) + all_reduces * all_reduce_s
+    options["tp"] = option(held <= gpu_memory_bytes, step_s, num_sequences / step_s)
+
     best = max(options, key=lambda name: options[name]["tokens_per_s"])
     return options | {"choice": best if options[best]["fits"] else "neither"}
     # END SOLUTION
@@ -249,47 +265,46 @@ def replicas_or_tp(
 def check_split(model, tp_size):
     """None when vLLM can split this model over `tp_size` ranks; ValueError in one sentence if not.
 
-    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width; the message names
-    every one that fails, as `num_heads=7`, `num_kv_heads=3`, `intermediate_size=1023`, then
-    `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert. A tp_size below
-    1 is refused as well.
+    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width. The message must
+    hold every one that fails, and no other, as `num_heads=7`, `num_kv_heads=3` or
+    `intermediate_size=1023`, and the ranks as `tp_size=2`; the rest of its words are yours. vLLM
+    itself finds the last two late, in a worker, by a bare assert. A tp_size below 1 is refused as
+    well, in a message that holds it, as `tp_size=0`.
     """
     # BEGIN SOLUTION (task 9)
-    if tp_size < 1:
-        raise ValueError(f"tp_size={tp_size}: must be 1 or more")
-    kv_heads = model["num_kv_heads"]
+    require(tp_size >= 1, f"tp_size={tp_size}: must be 1 or more")
     wrong = [name for name in ("num_heads", "intermediate_size") if model[name] % tp_size]
-    if max(kv_heads, tp_size) % min(kv_heads, tp_size):
-        wrong.append("num_kv_heads")
-    if wrong:
-        sizes = " and ".join(f"{name}={model[name]}" for name in wrong)
-        raise ValueError(f"{sizes} cannot be split evenly over tp_size={tp_size} ranks")
+    few, many = sorted([model["num_kv_heads"], tp_size])
+    wrong += ["num_kv_heads"] if many % few else []
+    sizes = " and ".join(f"{name}={model[name]}" for name in wrong)
+    require(not wrong, f"{sizes} cannot be split evenly over tp_size={tp_size} ranks")
     # END SOLUTION
 
 
 def treatment(full_shape, rank_shapes):
     """What tensor parallelism did to a parameter, from its shape at tp_size=1 and on every rank.
 
-    Returns "replicated" (all alike and whole), "rows" or "columns" (that dimension adds up to the
-    whole), or "rows, part copied" (the ranks' rows add up to more: KV heads held twice, padding).
-    A vector has rows. ValueError when no treatment of one dimension gives these shapes.
+    Shapes are lists: [out] of a vector, [out, in] of a matrix, [experts, out, in] of the weights of
+    experts. Returns "replicated" (all alike and whole); "rows" (out), "columns" (in) or "experts",
+    the one dimension in which the ranks' parts add up to the whole; or "rows, part copied" (their
+    rows add up to more: KV heads held twice, padding). Parts need not be equal.
+    ValueError, in words of your own, when no treatment of one dimension gives these shapes.
     """
     # BEGIN SOLUTION (task 10)
-    if all(list(shape) == list(full_shape) for shape in rank_shapes):
-        return "replicated"
+    names = ["experts", "rows", "columns"][-len(full_shape) :] if len(full_shape) > 1 else ["rows"]
     changed = [
-        dimension
-        for dimension in range(len(full_shape))
-        if any(shape[dimension] != full_shape[dimension] for shape in rank_shapes)
+        (name, sum(parts), size)
+        for name, size, *parts in zip(names, full_shape, *rank_shapes, strict=True)
+        if set(parts) != {size}
     ]
-    if len(changed) != 1:
-        raise ValueError(f"{full_shape} became {rank_shapes}: more than one dimension changed")
-    dimension, size = changed[0], sum(shape[changed[0]] for shape in rank_shapes)
-    if size == full_shape[dimension]:
-        return "columns" if len(full_shape) > 1 and dimension == len(full_shape) - 1 else "rows"
-    if dimension == 0 and size > full_shape[dimension]:
+    if not changed:
+        return "replicated"
+    require(len(changed) == 1, f"{full_shape} became {rank_shapes}: two dimensions changed")
+    name, total, size = changed[0]
+    if total > size and name == "rows":
         return "rows, part copied"
-    raise ValueError(f"{full_shape} became {rank_shapes}: some of it is missing")
+    require(total == size, f"{full_shape} became {rank_shapes}: {total} {name} instead of {size}")
+    return name
     # END SOLUTION
 
 
@@ -297,10 +312,12 @@ def collectives_per_step(model, tp_size, num_tokens, num_sequences, element_byte
     """The collectives of one engine step that runs `num_tokens` tokens of `num_sequences` requests.
 
     Two all-reduces per layer (lab 01) and one for the vocabulary-parallel embedding, each of one
-    activation [num_tokens, hidden] (lab 03's payload); then one all-gather of the logits of each
-    sequence's last token, [num_sequences, padded vocabulary]; its payload is the gathered result.
+    activation [num_tokens, hidden]; then one all-gather of the logits of each sequence's last
+    token, [num_sequences, padded vocabulary].
     Returns {"all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"}: counts, and
-    payload bytes summed over them. One rank alone: all zero.
+    payload bytes summed over them. A payload is what one call is about (of an all-gather, the
+    gathered result), not what a ring sends for it: it does not depend on tp_size. One rank alone
+    makes no collective: all zero.
     """
     # BEGIN SOLUTION (task 11)
     if tp_size == 1:

@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [f019f87d066a]
+# lab-02 starter: write where NotImplementedError stands. [3410687fd820]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -11,7 +11,6 @@ The folder given/ holds what you read and do not write.
 """
 
 import math
-import re
 
 from given import reconcile as reconciliation
 from given import startup_log
@@ -24,6 +23,14 @@ from given.model_shapes import (
     parameters,
     stage_layers,
 )
+from given.startup_log import version_numbers
+
+
+def require(condition, problem):
+    """Raise ValueError(problem) unless the condition holds. (Given.)"""
+    if not condition:
+        raise ValueError(problem)
+
 
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
@@ -39,7 +46,8 @@ def padded_vocab(vocab_size):
 def kv_heads_per_rank(num_kv_heads, tp_size):
     """KV heads that one rank holds; with more ranks than KV heads each is held more than once.
 
-    ValueError when neither number divides the other: no even split exists.
+    ValueError, in words of your own, when neither number divides the other, since no even split
+    exists then, and when one of them is below 1.
     """
     raise NotImplementedError(
         "lab-02 · kv_heads_per_rank is yours to write (about 3 lines). "
@@ -51,13 +59,14 @@ def rank_shape(parameter, model, tp_size):
     """The shape one tensor-parallel rank stores, for an entry of `parameters(model)`.
 
     The split dimension of a matrix [out, in] is `out` for rows and `in` for columns; expert weights
-    are [experts, out, in]. "heads" is the fused [(heads + 2 kv_heads) head_dim, ...] of q, k and v.
-    Returns a new list; the parameter keeps its own. ValueError, naming the parameter, when tp_size
-    does not divide the dimension.
+    are [experts, out, in], and every rank holds a slice of every expert. A bias is a vector [out].
+    "heads" is the fused [(num_heads + 2 num_kv_heads) head_dim, ...] of q, k and v; head_dim need
+    not be hidden_size / num_heads. Returns a new list; the parameter keeps its own.
+    ValueError, in words of your own, when tp_size does not divide the dimension, or the heads.
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     raise NotImplementedError(
-        "lab-02 · rank_shape is yours to write (about 13 lines). "
+        "lab-02 · rank_shape is yours to write (about 14 lines). "
         "Chapter: README.md, task 2"
     )
 
@@ -79,7 +88,8 @@ def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
 def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
     """Bytes of KV cache that one token takes on one rank: keys and values of the stage's layers.
 
-    kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1).
+    kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1); None: the
+    weights' type.
     """
     raise NotImplementedError(
         "lab-02 · kv_bytes_per_token is yours to write (about 3 lines). "
@@ -91,29 +101,38 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     """What an engine reports for `kv_memory_bytes` of cache on its fullest rank.
 
     kv_memory_bytes and bytes_per_token: of one rank. block_size, max_model_len: tokens.
-    Returns {"blocks", "tokens", "max_concurrency"}. A request takes whole blocks, none of them
-    shared with another (prefix caching is not counted), so:
+    Returns {"blocks", "tokens", "max_concurrency"}: int, int, float. A request takes whole blocks,
+    none of them shared with another (prefix caching is not counted). By version:
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
     0.9.1 to 0.20.0     the same tokens, concurrency = blocks / (whole blocks of one request);
     from 0.20.1         that concurrency, and tokens = int(concurrency x max_model_len).
-    version: "major.minor[.patch...]". ValueError when a size is not positive; kv_memory_bytes may
-    also be 0.
+    version: "major.minor[.patch...]", compared number by number (`version_numbers`). ValueError, in
+    words of your own, when a size is not positive; kv_memory_bytes may also be 0.
     """
     raise NotImplementedError(
-        "lab-02 · kv_capacity is yours to write (about 13 lines). "
+        "lab-02 · kv_capacity is yours to write (about 10 lines). "
         "Chapter: README.md, task 5"
     )
-
-
-def version_numbers(version):
-    """(0, 6, 4) of "0.6.4.post1", "v0.6.4", "0.6.4.dev5+g12"; a missing part is 0. (Given.)"""
-    found = re.findall(r"\d+", str(version).split("+")[0])[:3]
-    return tuple(int(part) for part in [*found, "0", "0", "0"][:3])
 
 
 def read_startup_log(text):
     """What a start-up log says, and who says it, as given/startup_log.py describes it. (Given.)"""
     return startup_log.read(text)
+
+
+def tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)):
+    """Which tensor-parallel sizes explain the cache that a log reports: the log as a checksum.
+
+    kv_memory_bytes: of one rank ("Available KV cache memory: 8.22 GiB"). cached_tokens: what fits
+    in it ("# GPU blocks" x block size, or "GPU KV cache size" before 0.20.1).
+    Returns those of `tp_sizes`, in their order, as a list, at which one rank's memory holds that
+    many tokens of this model to within 5 %. Sizes over which the heads cannot be split explain
+    nothing. There may be several: what is held more than once cannot be told apart.
+    """
+    raise NotImplementedError(
+        "lab-02 · tp_sizes_of_cache is yours to write (about 11 lines). "
+        "Chapter: README.md, task 6"
+    )
 
 
 def which_split(model, weights_gib, tp_size, pp_size=1):
@@ -152,15 +171,17 @@ def replicas_or_tp(
     gpu_memory_bytes: of one GPU, for weights and KV cache. all_reduce_s: one all-reduce of this
     batch. context_tokens: KV length of a sequence. num_sequences: in flight on both GPUs together;
     the replicas share them as evenly as they go. slowdowns: how many times slower each GPU reads.
-    A GPU's step reads its parameters and its sequences' KV once: bytes / bandwidth x slowdown.
+    A GPU's step reads its parameters and its sequences' KV once; the rope table and the allocator's
+    rounding are held but not read. A GPU that is slower takes so many times longer to read.
     Ranks of one engine go in lockstep: the slowest sets the step, and 2 all-reduces per layer + 1
     for the embedding come on top. Replicas do not wait for each other.
     Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's),
     "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or "neither": of those that
-    fit the one with more tokens per second. ValueError when num_sequences is below 2.
+    fit the one with more tokens per second. ValueError, in words of your own, when num_sequences is
+    below 2.
     """
     raise NotImplementedError(
-        "lab-02 · replicas_or_tp is yours to write (about 29 lines). "
+        "lab-02 · replicas_or_tp is yours to write (about 22 lines). "
         "Chapter: README.md, task 8"
     )
 
@@ -171,13 +192,14 @@ def replicas_or_tp(
 def check_split(model, tp_size):
     """None when vLLM can split this model over `tp_size` ranks; ValueError in one sentence if not.
 
-    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width; the message names
-    every one that fails, as `num_heads=7`, `num_kv_heads=3`, `intermediate_size=1023`, then
-    `tp_size=2`. vLLM itself finds the last two late, in a worker, by a bare assert. A tp_size below
-    1 is refused as well.
+    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width. The message must
+    hold every one that fails, and no other, as `num_heads=7`, `num_kv_heads=3` or
+    `intermediate_size=1023`, and the ranks as `tp_size=2`; the rest of its words are yours. vLLM
+    itself finds the last two late, in a worker, by a bare assert. A tp_size below 1 is refused as
+    well, in a message that holds it, as `tp_size=0`.
     """
     raise NotImplementedError(
-        "lab-02 · check_split is yours to write (about 9 lines). "
+        "lab-02 · check_split is yours to write (about 6 lines). "
         "Chapter: README.md, task 9"
     )
 
@@ -185,12 +207,14 @@ def check_split(model, tp_size):
 def treatment(full_shape, rank_shapes):
     """What tensor parallelism did to a parameter, from its shape at tp_size=1 and on every rank.
 
-    Returns "replicated" (all alike and whole), "rows" or "columns" (that dimension adds up to the
-    whole), or "rows, part copied" (the ranks' rows add up to more: KV heads held twice, padding).
-    A vector has rows. ValueError when no treatment of one dimension gives these shapes.
+    Shapes are lists: [out] of a vector, [out, in] of a matrix, [experts, out, in] of the weights of
+    experts. Returns "replicated" (all alike and whole); "rows" (out), "columns" (in) or "experts",
+    the one dimension in which the ranks' parts add up to the whole; or "rows, part copied" (their
+    rows add up to more: KV heads held twice, padding). Parts need not be equal.
+    ValueError, in words of your own, when no treatment of one dimension gives these shapes.
     """
     raise NotImplementedError(
-        "lab-02 · treatment is yours to write (about 15 lines). "
+        "lab-02 · treatment is yours to write (about 14 lines). "
         "Chapter: README.md, task 10"
     )
 
@@ -199,10 +223,12 @@ def collectives_per_step(model, tp_size, num_tokens, num_sequences, element_byte
     """The collectives of one engine step that runs `num_tokens` tokens of `num_sequences` requests.
 
     Two all-reduces per layer (lab 01) and one for the vocabulary-parallel embedding, each of one
-    activation [num_tokens, hidden] (lab 03's payload); then one all-gather of the logits of each
-    sequence's last token, [num_sequences, padded vocabulary]; its payload is the gathered result.
+    activation [num_tokens, hidden]; then one all-gather of the logits of each sequence's last
+    token, [num_sequences, padded vocabulary].
     Returns {"all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"}: counts, and
-    payload bytes summed over them. One rank alone: all zero.
+    payload bytes summed over them. A payload is what one call is about (of an all-gather, the
+    gathered result), not what a ring sends for it: it does not depend on tp_size. One rank alone
+    makes no collective: all zero.
     """
     raise NotImplementedError(
         "lab-02 · collectives_per_step is yours to write (about 11 lines). "

@@ -1,15 +1,17 @@
 """Lab 02: a ledger in bytes, held against live workers, published logs and a live vLLM.
 
 The oracles: shapes and counts read from running workers (captures/, and the live run of part B),
-sentences as the releases of vLLM print them, and figures worked out by hand below.
+published logs, and the second methods at the end, which hand out rows, heads and layers one by one.
 """
 
 import importlib
+import itertools
 import json
-import math
 import os
+import re
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -19,387 +21,313 @@ from labkit.loading import load_module
 
 HERE = Path(__file__).parent
 CAPTURES = HERE / "captures"
+TOY = HERE / "tensor_parallel_toy"
 GIB, MIB = 2**30, 2**20
 
-
-def config(name):
-    return json.loads((HERE / "configs" / f"{name}.json").read_text())
-
-
-def capture(name):
-    """The job and the ranks' reports of a recorded run (made by record.py)."""
-    return json.loads((CAPTURES / name / "report.json").read_text())
-
-
-def tiny(**changes):
-    fields = {
-        "architectures": ["LlamaForCausalLM"],
-        "hidden_size": 96,
-        "intermediate_size": 160,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 4,
-        "vocab_size": 500,
-        "max_position_embeddings": 128,
-        "torch_dtype": "float16",
-    }
-    return fields | changes
+given = load_module(HERE / "given" / "model_shapes.py")
+machine = load_module(TOY / "stream_machine.py")
 
 
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
 
-@pytest.mark.points(5)
-def test_vocabulary_is_padded_and_kv_heads_are_copied(lab):
-    """Vocabularies grow to 64s; KV heads never go below one per rank."""
+@pytest.mark.points(2)
+def test_padded_vocab__is_the_next_multiple_of_64(lab):
+    """The rows of a vocabulary grow to the next multiple of 64."""
     idea = "the rows are padded to the next multiple of 64 before anything is split"
-    for size, padded in [(512, 512), (500, 512), (513, 576), (50272, 50304), (152064, 152064)]:
-        call = f"padded_vocab({size})"
-        expect_equal(lab.padded_vocab(size), padded, call=call, idea=idea)
+    for size in [1, 63, 64, 65, 500, 512, 513, 50257, 50272, 152064, *range(900, 1100, 17)]:
+        padded = next(rows for rows in range(size, size + 64) if rows % 64 == 0)
+        expect_equal(lab.padded_vocab(size), padded, idea=idea)
+
+
+@pytest.mark.points(2)
+def test_kv_heads_per_rank__never_falls_below_one(lab):
+    """KV heads are divided among the ranks, and never go below one."""
     idea = "with more ranks than KV heads, several ranks hold the same head"
-    for kv_heads, tp_size, each in [(8, 1, 8), (8, 2, 4), (8, 8, 1), (8, 16, 1), (1, 2, 1)]:
-        call = f"kv_heads_per_rank({kv_heads}, {tp_size})"
-        expect_equal(lab.kv_heads_per_rank(kv_heads, tp_size), each, call=call, idea=idea)
-    for kv_heads, tp_size in [(3, 2), (8, 12)]:
-        expect_error(
-            ValueError,
-            lambda k=kv_heads, t=tp_size: lab.kv_heads_per_rank(k, t),
-            call=f"kv_heads_per_rank({kv_heads}, {tp_size})",
-            mentions=[kv_heads, tp_size],
-        )
+    for kv_heads, tp_size in itertools.product([1, 2, 3, 4, 8, 12], [1, 2, 3, 4, 6, 8, 16]):
+        if kv_heads % tp_size == 0 or tp_size % kv_heads == 0:
+            held = kv_heads_of_rank_0(kv_heads, tp_size)
+            expect_equal(lab.kv_heads_per_rank(kv_heads, tp_size), len(held), idea=idea)
 
 
-@pytest.mark.points(7)
-@pytest.mark.waits_for("test_vocabulary_is_padded_and_kv_heads_are_copied")
-@pytest.mark.keeps_arguments
-def test_each_parameter_is_split_its_own_way(lab):
+@pytest.mark.points(1)
+def test_kv_heads_per_rank__refuses_an_uneven_split(lab):
+    """KV heads over ranks that do not divide them are refused."""
+    for kv_heads, tp_size in [(3, 2), (2, 3), (8, 12), (12, 8), (6, 4), (8, 0), (8, -2)]:
+        idea = "of KV heads and ranks, one number must divide the other; ranks start at 1"
+        expect_error(ValueError, lab.kv_heads_per_rank, kv_heads, tp_size, idea=idea)
+    expect_equal(lab.kv_heads_per_rank(12, 4), 3)
+
+
+@pytest.mark.points(6)
+@pytest.mark.waits_for("test_padded_vocab__is_the_next_multiple_of_64")
+@pytest.mark.waits_for("test_kv_heads_per_rank__never_falls_below_one")
+def test_rank_shape__splits_each_parameter_its_own_way(lab):
     """Rows, columns, heads or nothing: each parameter its own way."""
-    model = lab.model_shape(tiny(attention_bias=True))
-    for split, shape, tp_size, expected, idea in [
-        ("rows", [320, 96], 4, [80, 96], "rows are the output dimension, the first of [out, in]"),
-        ("columns", [96, 160], 4, [96, 40], "columns are the input dimension, the last"),
-        ("whole", [96], 4, [96], "norms and row-parallel biases stay whole on every rank"),
-        ("vocab", [500, 96], 2, [256, 96], "the vocabulary is padded, then split by rows"),
-        ("vocab", [513, 96], 2, [288, 96], "the whole vocabulary is padded, not each share"),
-        ("heads", [160, 96], 2, [80, 96], "q, k and v are split by whole heads"),
-        ("heads", [160, 96], 4, [40, 96], "q, k and v are split by whole heads"),
-        ("heads", [160], 4, [40], "a bias follows the rows of its weight"),
-        ("rows", [4, 320, 96], 2, [4, 160, 96], "every rank holds a slice of every expert"),
-        ("columns", [4, 96, 160], 2, [4, 96, 80], "every rank holds a slice of every expert"),
-    ]:
-        parameter = {"name": "x.weight", "shape": list(shape), "split": split, "where": 0}
-        call = f"rank_shape({split} {shape}, model, tp_size={tp_size})"
-        expect_equal(lab.rank_shape(parameter, model, tp_size), expected, call=call, idea=idea)
-    alone = lab.model_shape(tiny(num_key_value_heads=1))
-    parameter = {"name": "qkv.weight", "shape": [112, 96], "split": "heads", "where": 0}
-    expect_equal(
-        lab.rank_shape(parameter, alone, 4),
-        [40, 96],
-        call="rank_shape(heads [112, 96] of 12 heads and 1 KV head, tp_size=4)",
-        idea="3 query heads of 8 rows each, and the only key and value head whole on every rank",
-    )
-    parameter = {"name": "mlp.down_proj", "shape": [96, 161], "split": "columns", "where": 0}
-    expect_error(
-        ValueError,
-        lambda: lab.rank_shape(parameter, model, 2),
-        call="rank_shape(columns [96, 161], model, tp_size=2)",
-        mentions=["mlp.down_proj", 161, 2],
-    )
+    ideas = {
+        "rows": "rows are the output dimension of [out, in] and of [experts, out, in]",
+        "columns": "columns are the input dimension, the last one",
+        "whole": "norms and row-parallel biases stay whole on every rank",
+        "vocab": "the whole vocabulary is padded, then split by rows",
+        "heads": "q, k and v are split by whole heads of head_dim rows; a KV head is never cut",
+    }
+    for model in MODELS.values():
+        for parameter in distinct_parameters(model):
+            for tp_size in legal_tp_sizes(model):
+                shape = expected_shape(parameter, model, tp_size)
+                idea = ideas[parameter["split"]]
+                expect_equal(lab.rank_shape(dict(parameter), model, tp_size), shape, idea=idea)
+
+
+@pytest.mark.points(1)
+@pytest.mark.waits_for("test_kv_heads_per_rank__refuses_an_uneven_split")
+def test_rank_shape__refuses_what_does_not_divide(lab):
+    """A dimension that the ranks do not divide is refused."""
+    model = MODELS["tiny"]  # 12 heads, 4 KV heads
     for split, shape, tp_size, wrong in [
+        ("columns", [96, 161], 2, 161),
         ("rows", [321, 96], 2, 321),
+        ("rows", [4, 321, 96], 2, 321),
         ("vocab", [500, 96], 3, 512),
         ("heads", [160, 96], 8, 12),  # 4 KV heads may be held twice, 12 heads over 8 ranks may not
+        ("heads", [160, 96], 6, 4),
     ]:
         parameter = {"name": "x.weight", "shape": shape, "split": split, "where": 0}
-        expect_error(
-            ValueError,
-            lambda p=parameter, t=tp_size: lab.rank_shape(p, model, t),
-            call=f"rank_shape({split} {shape}, model of 12 heads, tp_size={tp_size})",
-            mentions=[tp_size],
-            idea=f"{wrong} does not divide by {tp_size}",
-        )
+        idea = f"{wrong} does not divide by {tp_size}"
+        expect_error(ValueError, lab.rank_shape, parameter, model, tp_size, idea=idea)
+    parameter = {"name": "x.weight", "shape": [96, 161], "split": "columns", "where": 0}
+    expect_equal(lab.rank_shape(parameter, model, 7), [96, 23])
+
+
+TERMS = {
+    "parameters_bytes": "this rank's share of each parameter on this stage, a tied one once",
+    "rope_table_bytes": "[rope_positions, head_dim], whole on every rank",
+    "allocator_rounding_bytes": "every tensor is a request of its own, the rope table too",
+    "total_bytes": "the total is the sum of the three terms",
+}
+
+
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_rank_shape__splits_each_parameter_its_own_way")
+def test_rank_weights__counts_each_term_on_each_stage(lab):
+    """A rank's bytes, term by term, on every rank and pipeline stage."""
+    for name, tp_size, pp_size in [
+        *[("tiny", tp_size, 1) for tp_size in (1, 2, 4)],
+        *[("tiny, 7 layers", tp_size, pp_size) for tp_size in (1, 2) for pp_size in (2, 3, 7)],
+        *[("tiny, one KV head, tied", 4, pp_size) for pp_size in (1, 2)],
+        ("tiny, wide heads, float32", 2, 2),
+        ("tiny, experts", 2, 1),
+        ("tiny, YaRN", 2, 1),
+        ("opt-1.3b", 2, 1),
+        ("qwen3-32b", 8, 1),
+        ("mixtral-8x7b", 8, 2),
+        ("llama-2-7b", 8, 1),
+    ]:
+        model = MODELS[name]
+        for stage in range(pp_size):
+            expected = expected_weights(model, tp_size, pp_size, stage)
+            weights = lab.rank_weights(model, tp_size, pp_size, stage)
+            expect_terms(weights, expected, TERMS)
 
 
 RECORDED = ["tp1", "tp2", "tp2-replicated-kv", "tp2-tied", "tp2-vocab-500", "pp2"]
 
 
-@pytest.mark.points(9)
-@pytest.mark.waits_for("test_each_parameter_is_split_its_own_way")
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_rank_shape__splits_each_parameter_its_own_way")
 @pytest.mark.parametrize("name", RECORDED)
-def test_bytes_of_recorded_workers(lab, name):
-    """A rank's weights, to the byte, as recorded in live workers."""
+def test_rank_weights__as_live_workers_held_them(lab, name):
+    """A rank's weights, to the byte, as live workers of vLLM held them."""
     recorded = capture(name)
     tp_size, pp_size = recorded["tp_size"], recorded["pp_size"]
-    model = lab.model_shape(recorded["config"])
+    model = given.model_shape(recorded["config"])
     for report in recorded["ranks"]:
-        stage = report["rank"] // tp_size
-        weights = lab.rank_weights(model, tp_size, pp_size, stage)
-        call = f"rank_weights(tiny Llama, tp_size={tp_size}, pp_size={pp_size}, pp_rank={stage})"
+        weights = lab.rank_weights(model, tp_size, pp_size, report["rank"] // tp_size)
         live = sum(parameter["bytes"] for parameter in report["parameters"].values())
         rope = sum(b["bytes"] for b in report["buffers"] if b["name"] == "cos_sin_cache")
-        for term, expected, idea in [
-            ("parameters_bytes", live, "the worker's own tensors, one by one: captures/" + name),
-            ("rope_table_bytes", rope, "every rank keeps the cos/sin table whole"),
-        ]:
-            expect_equal(weights[term], expected, call=f"{call}['{term}']", idea=idea)
+        for term, expected in [("parameters_bytes", live), ("rope_table_bytes", rope)]:
+            idea = f"rank {report['rank']} of the live run held that much: {TERMS[term]}"
+            expect_equal(weights[term], expected, part=f"['{term}']", idea=idea)
 
 
-PUBLISHED = json.loads((CAPTURES / "quoted-logs" / "quoted.json").read_text())["weights"]
+QUOTED = json.loads((CAPTURES / "quoted-logs" / "quoted.json").read_text())
 
 
-@pytest.mark.points(7)
-@pytest.mark.waits_for("test_bytes_of_recorded_workers")
-def test_published_logs_once_the_allocator_is_counted(lab):
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_rank_shape__splits_each_parameter_its_own_way")
+def test_rank_weights__as_published_logs_print_them(lab):
     """Published logs agree within 0.25 MiB, the allocator counted."""
-    for quoted in PUBLISHED:
-        model, tp_size = lab.model_shape(config(quoted["config"])), quoted["tp_size"]
-        weights = lab.rank_weights(model, tp_size)
-        call = f"rank_weights({quoted['config']}, tp_size={tp_size})"
-        terms = ("parameters_bytes", "rope_table_bytes", "allocator_rounding_bytes")
-        expect_equal(
-            weights["total_bytes"],
-            sum(weights[term] for term in terms),
-            call=f"{call}['total_bytes']",
-            idea="the total is the sum of its three terms",
-        )
+    for quoted in QUOTED["weights"]:
+        weights = lab.rank_weights(MODELS[quoted["config"]], quoted["tp_size"])
         expect_close(
             weights["total_bytes"] / GIB,
             quoted["weights_gib"],
-            call=f"{call}['total_bytes'] in GiB, reported by vLLM {quoted['version']}",
             # 4 decimals printed (0.05 MiB), and up to 0.2 MiB of small buffers nobody itemises
             atol=0.25 * MIB / GIB,
-            idea="one rank's bytes; norms, the rope table and the allocator's rounding included",
-        )
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-    for name, fields, expected, idea in [
-        ("opt-1.3b", config("opt-1.3b"), 0, "OPT learns its positions and has no rope table"),
-        ("qwen3-32b", config("qwen3-32b"), 40_960 * 128 * 2, "head_dim is 128, not 5120 / 64"),
-        ("a YaRN model", tiny(rope_scaling=yarn), 256 * 8 * 2, "rope_positions counts the rows"),
-    ]:
-        table = lab.rank_weights(lab.model_shape(fields), 2)["rope_table_bytes"]
-        expect_equal(
-            table, expected, call=f"rank_weights({name}, 2)['rope_table_bytes']", idea=idea
+            part="['total_bytes'] in GiB",
+            idea=f"vLLM {quoted['version']} printed this of one rank of {quoted['config']}: norms, "
+            "the rope table and the allocator's rounding included",
         )
 
 
 @pytest.mark.points(5)
-@pytest.mark.waits_for("test_vocabulary_is_padded_and_kv_heads_are_copied")
-def test_kv_bytes_of_one_token(lab):
+@pytest.mark.waits_for("test_kv_heads_per_rank__never_falls_below_one")
+def test_kv_bytes_per_token__of_this_rank_and_stage(lab):
     """A token's KV: this stage's layers, this rank's KV heads."""
     idea = "keys and values, of this stage's layers and this rank's KV heads"
-    for name, tp_size, pp_size, pp_rank, width, expected in [
-        ("llama-3-8b", 1, 1, 0, None, 131_072),
-        ("llama-3-8b", 2, 1, 0, None, 65_536),
-        ("llama-3-8b", 16, 1, 0, None, 16_384),
-        ("qwen2.5-72b", 4, 1, 0, None, 81_920),
-        ("qwen2.5-72b", 4, 1, 0, 1, 40_960),
-        ("qwen3-32b", 1, 2, 1, None, 131_072),
-        ("opt-1.3b", 2, 1, 0, None, 98_304),
-    ]:
-        model = lab.model_shape(config(name))
-        call = f"kv_bytes_per_token({name}, {tp_size}, {pp_size}, {pp_rank}, {width})"
-        actual = lab.kv_bytes_per_token(model, tp_size, pp_size, pp_rank, width)
-        expect_equal(actual, expected, call=call, idea=idea)
-    odd = lab.model_shape(tiny(num_hidden_layers=5))
-    for stage, layers in [(0, 3), (1, 2)]:
-        expect_equal(
-            lab.kv_bytes_per_token(odd, 1, 2, stage),
-            layers * 2 * 4 * 8 * 2,
-            call=f"kv_bytes_per_token(tiny Llama of 5 layers, tp_size=1, pp_size=2, {stage})",
-            idea=f"stage {stage} of stage_layers(5, 2) holds {layers} layers",
-        )
+    for model in MODELS.values():
+        for tp_size in legal_tp_sizes(model):
+            expected = expected_kv_bytes(model, tp_size, 1, 0, model["dtype_bytes"])
+            expect_equal(lab.kv_bytes_per_token(model, tp_size), expected, idea=idea)
+    model = MODELS["tiny, 7 layers"]
+    for pp_size in (2, 3, 4):
+        for stage, layers in enumerate(given.stage_layers(7, pp_size)):
+            for width in (1, 2, 4):
+                expected = expected_kv_bytes(model, 2, pp_size, stage, width)
+                actual = lab.kv_bytes_per_token(model, 2, pp_size, stage, width)
+                idea = f"stage {stage} of {pp_size} holds {layers} of the 7 layers"
+                expect_equal(actual, expected, idea=idea)
 
 
-@pytest.mark.points(5)
-def test_capacity_as_each_version_counts_it(lab):
-    """Blocks, tokens and concurrency, as each version counts them."""
-    idea = "from 0.9.1 on a request takes whole blocks, its own"
-    for memory, per_token, block, longest, version, expected in [
-        (10_000_000, 1000, 16, 1000, "0.6.3", (625, 10_000, 10.0)),
-        (10_000_000, 1000, 16, 1000, "0.9.0.1", (625, 10_000, 10.0)),
-        (10_000_000, 1000, 16, 1000, "0.9.1", (625, 10_000, 625 / 63)),
-        (10_000_000, 1000, 16, 1000, "0.20.0", (625, 10_000, 625 / 63)),
-        (10_000_000, 1000, 16, 1000, "0.20.1", (625, 9920, 625 / 63)),
-        (10_000_000, 1000, 16, 1000, "0.32.0", (625, 9920, 625 / 63)),
-        (9_999_999, 1000, 16, 1000, "0.6.3", (624, 9984, 9.984)),
-        (8 * MIB, 4096, 128, 64, "0.32.0", (16, 1024, 16.0)),
-        (3000, 1000, 1, 1, "0.32.0", (3, 3, 3.0)),
-        (0, 1000, 16, 64, "0.32.0", (0, 0, 0.0)),
-    ]:
-        call = f"kv_capacity({memory}, {per_token}, {block}, {longest}, '{version}')"
-        actual = lab.kv_capacity(memory, per_token, block, longest, version)
-        wanted = dict(zip(("blocks", "tokens", "max_concurrency"), expected, strict=True))
-        expect_equal(actual, wanted, call=call, idea=idea)
-    for sizes in [
-        (1000, 0, 16, 64),
-        (1000, -8, 16, 64),
-        (1000, 8, 0, 64),
-        (1000, 8, 16, 0),
-        (1000, 8, 16, -1),
-        (-1, 8, 16, 64),
-    ]:
-        expect_error(
-            ValueError,
-            lambda s=sizes: lab.kv_capacity(*s),
-            call="kv_capacity({}, {}, {}, {})".format(*sizes),
-        )
+ERAS = {  # in which way each release counts
+    "before 0.9.1": ["0.2.7", "0.6.3", "0.8.5.post1", "0.9.0.1"],
+    "0.9.1 to 0.20.0": ["0.9.1", "0.9.2", "0.10.0", "0.19.1", "0.20.0"],
+    "from 0.20.1": ["0.20.1", "0.21.0", "0.32.0", "1.0.0", "1.5.2", "2.0"],
+}
 
 
 @pytest.mark.points(4)
-@pytest.mark.waits_for("test_published_logs_once_the_allocator_is_counted")
-def test_a_log_tells_which_split_was_applied(lab):
+def test_kv_capacity__as_each_version_counts_it(lab):
+    """Blocks, tokens and concurrency, as each version counts them."""
+    for era, versions in ERAS.items():
+        for version in versions:
+            for sizes in [
+                (10_000_000, 1000, 16, 1000),
+                (9_999_999, 1000, 16, 1000),  # the last block is not whole
+                (8 * MIB, 4096, 128, 64),  # a request is shorter than a block
+                (16 * MIB, 4096, 16, 4096),  # a request is whole blocks
+                (3000, 1000, 1, 1),
+                (15_999, 1000, 16, 64),  # no block at all
+                (0, 1000, 16, 64),
+            ]:
+                expected = expected_capacity(*sizes, era)
+                idea = f"version {version} is of the rule '{era}'"
+                capacity = lab.kv_capacity(*sizes, version)
+                expect_terms(capacity, expected, dict.fromkeys(expected, idea), atol=1e-9)
+    latest = expected_capacity(10_000_000, 1000, 16, 1000, "from 0.20.1")
+    capacity = lab.kv_capacity(10_000_000, 1000, 16, 1000)
+    expect_terms(capacity, latest, dict.fromkeys(latest, "without a version: 0.32.0"), atol=1e-9)
+
+
+@pytest.mark.points(1)
+def test_kv_capacity__refuses_sizes_that_are_not_positive(lab):
+    """A capacity of sizes that are not positive is refused."""
+    for sizes in [
+        *[(1000, 0, 16, 64), (1000, -8, 16, 64), (1000, 8, 0, 64), (1000, 8, -16, 64)],
+        *[(1000, 8, 16, 0), (1000, 8, 16, -1), (-1, 8, 16, 64)],
+    ]:
+        expect_error(ValueError, lab.kv_capacity, *sizes)
+    expect_equal(lab.kv_capacity(1000, 8, 16, 64)["blocks"], 7, part="['blocks']")
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_kv_bytes_per_token__of_this_rank_and_stage")
+def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
+    """Memory and tokens of a log's cache tell how its heads were split."""
+    for quoted in QUOTED["cache"]:
+        sizes = lab.tp_sizes_of_cache(
+            MODELS[quoted["config"]], quoted["kv_memory_gib"] * GIB, quoted["gpu_blocks"] * 16
+        )
+        expect_equal(sizes, [quoted["tp_size"]], idea="a published log of one GPU")
+    for name, explained in [("tp1", [1]), ("tp2", [2]), ("tp2-replicated-kv", [1, 2, 4, 8])]:
+        recorded = capture(name)
+        cache, model = recorded["ranks"][0]["kv_cache"], given.model_shape(recorded["config"])
+        tokens = cache["blocks"] * cache["block_size"]
+        sizes = lab.tp_sizes_of_cache(model, 8 * MIB, tokens)  # 8 heads: not over 16 ranks
+        idea = f"captures/{name} has {model['num_kv_heads']} KV heads of {model['num_heads']} heads"
+        expect_equal(sizes, explained, idea=idea)
+    for name, candidates in [("llama-3-8b", (16, 8, 4, 2, 1)), ("tiny", (1, 2, 3, 4, 6, 8, 12))]:
+        model = MODELS[name]  # tiny: 12 heads, 4 KV heads
+        held = {
+            tp_size: expected_kv_bytes(model, tp_size, 1, 0, model["dtype_bytes"])
+            for tp_size in candidates
+            if splits_heads(model, tp_size)
+        }
+        for per_token, share in itertools.product(set(held.values()), (0.94, 0.96, 1, 1.04, 1.06)):
+            alike = [tp_size for tp_size in held if held[tp_size] == per_token]
+            tokens = round(share * GIB / per_token)
+            sizes = lab.tp_sizes_of_cache(model, GIB, tokens, candidates)
+            idea = "within 5 % of memory / kv_bytes_per_token; all sizes that fit, in order"
+            expect_equal(sizes, alike if 0.95 < share < 1.05 else [], idea=idea)
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
+def test_which_split__finds_the_split_that_was_applied(lab):
     """The weights of one rank tell which split was really applied."""
-    model = lab.model_shape(config("llama-3-8b"))
-    for reported, tp_size, pp_size, applied in [
-        (7.4829, 2, 1, (2, 1, 0)),
-        (3.7417, 2, 2, (2, 2, 0)),
-        (7.4829, 2, 2, (2, 1, 0)),
-        (14.9595, 2, 1, (1, 1, 0)),
-        (7.4797, 2, 2, (1, 2, 0)),
-        (14.9595, 2, 2, (1, 1, 0)),
-        (4.1, 2, 1, None),
-        (1.3e9, 2, 1, None),
-    ]:
-        call = f"which_split(llama-3-8b, {reported}, tp_size={tp_size}, pp_size={pp_size})"
-        found = lab.which_split(model, reported, tp_size, pp_size)
-        idea = "compare with the ledger of every candidate; the nearest within 5 % explains it"
-        if found is None or applied is None:
-            expect_equal(found, applied, call=call, idea=idea)
-            continue
-        split = {name: found[name] for name in ("tp_size", "pp_size")}
-        wanted = dict(zip(("tp_size", "pp_size"), applied, strict=False))
-        expect_equal(split, wanted, call=call, idea=idea)
-        stages = [
-            lab.rank_weights(model, *applied[:2], s)["total_bytes"] for s in range(applied[1])
-        ]
-        residual = min((round(reported * GIB - total) for total in stages), key=abs)
-        expect_equal(found["residual_bytes"], residual, call=f"{call}['residual_bytes']")
-    pairs = [(7.4829 * 1.045, (2, 1)), (7.4829 * 1.07, None), (7.4797, (2, 1))]
-    for reported, applied in pairs:
-        found = lab.which_split(model, reported, 2)
-        expect_equal(
-            found and (found["tp_size"], found["pp_size"]),
-            applied,
-            call=f"which_split(llama-3-8b, {reported:.4f}, tp_size=2)",
-            idea="a ledger within 5 % explains the report, one farther off does not",
-        )
-    odd = lab.model_shape(tiny(num_hidden_layers=5))
-    for stage in (0, 1):
-        reported = lab.rank_weights(odd, 1, 2, stage)["total_bytes"] / GIB
-        expect_equal(
-            lab.which_split(odd, reported, 1, 2),
-            {"tp_size": 1, "pp_size": 2, "pp_rank": stage, "residual_bytes": 0},
-            call=f"which_split(tiny Llama of 5 layers, the bytes of stage {stage}, 1, 2)",
-            idea=f"stage_layers(5, 2) is [3, 2]: these bytes are those of stage {stage}",
-        )
-    wide = lab.model_shape(tiny(num_hidden_layers=2, vocab_size=100_000, tie_word_embeddings=True))
-    asked, other = (lab.rank_weights(wide, 2, *split)["total_bytes"] for split in [(2, 1), (1, 0)])
-    expect_equal(
-        lab.which_split(wide, (asked + other) / 2 / GIB, 2, 2),
-        {"tp_size": 2, "pp_size": 2, "pp_rank": 1, "residual_bytes": (other - asked) // 2},
-        call="which_split(tied embedding of 100,000 rows, half way between two splits, 2, 2)",
-        idea="as near to (2, 2) as to (2, 1): the split asked for wins a tie",
+    llama, seven = MODELS["llama-3-8b"], MODELS["tiny, 7 layers"]
+    wide = given.model_shape(
+        tiny(num_hidden_layers=2, vocab_size=100_000, tie_word_embeddings=True)
     )
-    text = (
-        "INFO 10-08 07:17:03 model_runner.py:692] Loading model weights took 7.4829 GB\n"
-        "(VllmWorkerProcess pid=30) INFO 10-08 07:17:03 model_runner.py:692] "
-        "Loading model weights took 14.9595 GB\n"
-    )
-    verdict = lab.reconcile(lab.read_startup_log(text), model, 2)
-    call = "reconcile(one rank 7.4829 GiB, the other 14.9595 GiB, tp_size=2)"
-    expect_equal(verdict["verdict"], "wrong split", call=f"{call}['verdict']")
+    asked, other = (expected_weights(wide, 2, *at)["total_bytes"] for at in [(2, 1), (1, 0)])
+    cases = [
+        *[(llama, gib, 2, 1) for gib in (7.4829, 14.9595, 7.4797, 4.1, 1.3e9)],
+        *[(llama, gib, 2, 2) for gib in (3.7417, 7.4829, 7.4797, 14.9595)],
+        *[(llama, 7.4829 * off, 2, 1) for off in (0.96, 1.045, 1.07, 0.93)],
+        (wide, (asked + other) / 2 / GIB, 2, 2),  # half way between two: the one asked for wins
+    ]
+    for tp_size, pp_size in [(1, 1), (2, 1), (1, 3), (2, 3)]:  # 7 layers on 3 stages
+        for stage in range(pp_size):
+            gib = expected_weights(seven, tp_size, pp_size, stage)["total_bytes"] / GIB
+            cases.append((seven, gib, 2, 3))
+    for model, gib, tp_size, pp_size in cases:
+        explained = expected_splits(model, gib, tp_size, pp_size)
+        split = lab.which_split(model, gib, tp_size, pp_size)
+        if split not in explained:
+            idea = "compare with the ledger of every candidate; the nearest within 5 % explains it"
+            expect_equal(split, explained[0] if explained else None, idea=idea)
 
 
-@pytest.mark.points(3)
-@pytest.mark.waits_for("test_kv_bytes_of_one_token")
-def test_two_replicas_or_one_engine(lab):
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_kv_bytes_per_token__of_this_rank_and_stage")
+@pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
+def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
     """Two replicas or one engine: from memory, bandwidth and lockstep."""
-    model = lab.model_shape(config("llama-3-8b"))
-
-    def step(tp_size, sequences, context, slow=1.0):
-        read = lab.rank_weights(model, tp_size)["parameters_bytes"]
-        read += sequences * context * lab.kv_bytes_per_token(model, tp_size)
-        return read / 2e12 * slow
-
-    def fits(tp_size, sequences, context, memory):
-        cache = sequences * context * lab.kv_bytes_per_token(model, tp_size)
-        return lab.rank_weights(model, tp_size)["total_bytes"] + cache <= memory
-
+    llama, single = MODELS["llama-3-8b"], MODELS["tiny, one KV head, tied"]
     # one byte short of two sequences of 1024 tokens: the parameters alone would fit
-    short = lab.rank_weights(model, 2)["total_bytes"] + 2048 * 65_536 - 1
-    for memory, context, sequences, all_reduce, slowdowns, choice in [
-        (40 * GIB, 1024, 33, 20e-6, (1.0, 1.0), "tp"),
-        (40 * GIB, 1024, 32, 90e-6, (1.0, 1.0), "replicas"),
-        (40 * GIB, 1024, 32, 20e-6, (1.0, 3.0), "replicas"),
-        (40 * GIB, 4096, 103, 5e-4, (1.0, 1.0), "tp"),
-        (40 * GIB, 8192, 200, 20e-6, (1.0, 1.0), "neither"),
-        (short + 1, 1024, 2, 20e-6, (1.0, 1.0), "tp"),
-        (short, 1024, 2, 20e-6, (1.0, 1.0), "neither"),
+    short = expected_weights(llama, 2)["total_bytes"] + 2048 * 65_536 - 1
+    ten = expected_weights(single, 1)["total_bytes"] + 10 * 1000 * 96
+    for model, memory, all_reduce_s, context, sequences, slowdowns in [
+        (llama, 40 * GIB, 20e-6, 1024, 33, (1.0, 1.0)),
+        (llama, 40 * GIB, 90e-6, 1024, 32, (1.0, 1.0)),
+        (llama, 40 * GIB, 20e-6, 1024, 32, (1.0, 3.0)),
+        (llama, 40 * GIB, 20e-6, 1024, 33, (3.0, 1.0)),
+        (llama, 40 * GIB, 5e-4, 4096, 103, (1.0, 1.0)),
+        (llama, 40 * GIB, 20e-6, 8192, 200, (1.0, 1.0)),
+        (llama, 40 * GIB, 0.0, 0, 2, (1.0, 1.0)),
+        (llama, short + 1, 20e-6, 1024, 2, (1.0, 1.0)),
+        (llama, short, 20e-6, 1024, 2, (1.0, 1.0)),
+        (single, ten, 20e-6, 1000, 20, (1.0, 1.0)),  # both ranks hold the only KV head
+        (MODELS["qwen3-32b"], 48 * GIB, 20e-6, 4096, 8, (1.0, 1.5)),
     ]:
-        answer = lab.replicas_or_tp(
-            model,
-            gpu_memory_bytes=memory,
-            hbm_bytes_per_s=2e12,
-            all_reduce_s=all_reduce,
-            context_tokens=context,
-            num_sequences=sequences,
-            slowdowns=slowdowns,
-        )
-        call = (
-            f"replicas_or_tp(llama-3-8b, {memory} bytes, 2 TB/s, all_reduce_s={all_reduce}, "
-            f"{context}, {sequences}, slowdowns={slowdowns})"
-        )
-        shares = [math.ceil(sequences / 2), sequences // 2]
-        steps = [step(1, n, context, s) for n, s in zip(shares, slowdowns, strict=True)]
-        lockstep = step(2, sequences, context, max(slowdowns)) + 65 * all_reduce
-        alone = sum(n / s for n, s in zip(shares, steps, strict=True))
-        expected = {
-            "replicas": (fits(1, shares[0], context, memory), max(steps), alone),
-            "tp": (fits(2, sequences, context, memory), lockstep, sequences / lockstep),
-        }
-        ideas = {
-            "replicas": "a replica reads all weights and its own sequences' KV; nobody waits",
-            "tp": "lockstep: the slowest rank sets the step; 2 x 32 + 1 all-reduces come on top",
-        }
-        for option, (holds, step_s, tokens_per_s) in expected.items():
-            where = f"{call}['{option}']"
-            held = "what a GPU holds is total_bytes (with rope table and rounding) and the KV"
-            expect_equal(answer[option]["fits"], holds, call=f"{where}['fits']", idea=held)
-            expect_close(
-                answer[option]["step_s"],
-                step_s,
-                call=f"{where}['step_s']",
-                atol=1e-12,  # seconds; a product of three floats
-                idea=ideas[option],
-            )
-            expect_close(
-                answer[option]["tokens_per_s"],
-                tokens_per_s if holds else 0.0,
-                call=f"{where}['tokens_per_s']",
-                atol=1e-6,  # tokens per second, of some thousands
-                idea=ideas[option] if holds else "what does not fit makes no tokens",
-            )
-        expect_equal(answer["choice"], choice, call=f"{call}['choice']")
-    sizes = (model, 40 * GIB, 2e12, 20e-6, 1024, 32)
-    expect_equal(
-        lab.replicas_or_tp(*sizes),
-        lab.replicas_or_tp(*sizes, slowdowns=(1.0, 1.0)),
-        call="replicas_or_tp(llama-3-8b, ...) without slowdowns",
-        idea="unless told otherwise, both GPUs read at full speed",
-    )
-    single = lab.model_shape(tiny(num_key_value_heads=1))
-    memory = lab.rank_weights(single, 1)["total_bytes"] + 10 * 1000 * 96
-    answer = lab.replicas_or_tp(single, memory, 2e12, 20e-6, 1000, 20)
-    call = f"replicas_or_tp(tiny Llama with 1 KV head, {memory} bytes, ..., 1000, 20)"
-    for option, holds in [("replicas", True), ("tp", False)]:
-        idea = "both ranks of an engine hold the only KV head, for all sequences"
-        expect_equal(answer[option]["fits"], holds, call=f"{call}['{option}']['fits']", idea=idea)
-    expect_error(
-        ValueError,
-        lambda: lab.replicas_or_tp(model, 40 * GIB, 2e12, 20e-6, 1024, 1),
-        call="replicas_or_tp(llama-3-8b, ..., num_sequences=1)",
-        mentions=[1],
-    )
+        numbers = (memory, 2e12, all_reduce_s, context, sequences)
+        expected = expected_choice(model, *numbers, slowdowns)
+        calls = [lab.replicas_or_tp(model, *numbers, slowdowns)]
+        if slowdowns == (1.0, 1.0):
+            calls.append(lab.replicas_or_tp(model, *numbers))
+        for answer in calls:
+            expect_choice(answer, expected)
+
+
+@pytest.mark.points(1)
+@pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
+def test_replicas_or_tp__refuses_a_single_sequence(lab):
+    """A single sequence cannot be shared by two GPUs, and is refused."""
+    for sequences in (1, 0):
+        sizes = (MODELS["tiny"], GIB, 2e12, 20e-6, 1024, sequences)
+        expect_error(ValueError, lab.replicas_or_tp, *sizes, idea="two GPUs need two sequences")
+    answer = lab.replicas_or_tp(MODELS["tiny"], GIB, 2e12, 0.0, 1024, 2)
+    expect_equal(answer["choice"], "tp", part="['choice']", idea="it fits, and messages are free")
 
 
 # --- Part B: the same numbers, live -----------------------------------------------------------
@@ -412,209 +340,153 @@ def measure(tp_size):
 
 
 @pytest.mark.points(4)
-def test_an_impossible_split_is_refused_in_one_sentence(lab):
+def test_check_split__names_what_does_not_divide(lab):
     """A split nobody can make is refused, naming what does not divide."""
-    for changes, tp_size, mentions in [
-        ({"num_attention_heads": 7, "num_key_value_heads": 7}, 2, ["num_heads=7", "tp_size=2"]),
-        ({"num_attention_heads": 6, "num_key_value_heads": 3}, 2, ["num_kv_heads=3", "tp_size=2"]),
-        ({"intermediate_size": 1023}, 2, ["intermediate_size=1023", "tp_size=2"]),
-        ({"intermediate_size": 1023}, 5, ["num_heads=12", "intermediate_size=1023", "tp_size=5"]),
-        ({}, 0, ["tp_size=0"]),
+    for sizes, tp_size, failing in [
+        ((7, 7, 160), 2, "num_heads=7 num_kv_heads=7"),
+        ((6, 3, 160), 2, "num_kv_heads=3"),
+        ((9, 3, 160), 2, "num_heads=9 num_kv_heads=3"),
+        ((12, 4, 1023), 2, "intermediate_size=1023"),
+        ((12, 4, 160), 5, "num_heads=12 num_kv_heads=4"),
+        ((12, 4, 160), 6, "intermediate_size=160 num_kv_heads=4"),
+        ((12, 4, 160), 8, "num_heads=12"),
+        ((12, 4, 160), 0, ""),
+        ((12, 4, 160), -2, ""),
     ]:
-        model = lab.model_shape(tiny(head_dim=8) | changes)
-        expect_error(
-            ValueError,
-            lambda m=model, t=tp_size: lab.check_split(m, t),
-            call=f"check_split(tiny Llama with {changes or 'no changes'}, tp_size={tp_size})",
-            mentions=mentions,
-        )
-    for changes, tp_size in [({}, 1), ({}, 2), ({}, 4), ({"num_key_value_heads": 1}, 4)]:
-        model = lab.model_shape(tiny() | changes)
-        call = f"check_split(tiny Llama with {changes or 'no changes'}, tp_size={tp_size})"
-        try:
-            allowed = lab.check_split(model, tp_size)
-        except ValueError as error:
-            text = f"{call}: raised ValueError: {error}. This split exists: one KV head can be held"
-            raise AssertionError(f"{text} by every rank.") from None
-        expect_equal(allowed, None, call=call)
+        model = sized(*sizes)
+        mentions = [f"tp_size={tp_size}"]
+        expect_error(ValueError, lab.check_split, model, tp_size, mentions=mentions)
+        message = value_or_refusal(lab.check_split, model, tp_size)
+        named = re.findall(r"(?:num_heads|num_kv_heads|intermediate_size)=\d+", message)
+        idea = "name every size that does not divide, and no other"
+        if tp_size > 0:
+            expect_equal(sorted(set(named)), failing.split(), part="'s message names", idea=idea)
+    idea = "this split exists: one KV head can be held by several ranks"
+    for sizes, tp_size in [
+        *[((12, 4, 160), tp_size) for tp_size in (1, 2, 4)],
+        *[((12, 1, 160), 4), ((12, 2, 160), 4), ((12, 12, 96), 12)],
+    ]:
+        expect_equal(value_or_refusal(lab.check_split, sized(*sizes), tp_size), None, idea=idea)
 
 
-@pytest.mark.points(9)
-def test_recorded_treatments_and_collectives(lab):
-    """Recorded at TP=2: what became of each tensor; each step's bill."""
-    whole = capture("tp1")["ranks"][0]["parameters"]
-    ranks = [report["parameters"] for report in capture("tp2")["ranks"]]
-    seen = {
-        name.rpartition(".layers.0.")[2]: (whole[name]["shape"], [r[name]["shape"] for r in ranks])
-        for name in whole
-        if ".layers." not in name or ".layers.0." in name
-    }
+@pytest.mark.points(3)
+def test_treatment__tells_rows_columns_experts_and_copies(lab):
+    """What became of each tensor, from its whole shape and its ranks'."""
+    for shape in ([48], [96, 160], [4, 96, 160], [160, 160], [8, 8, 8]):
+        names = ["experts", "rows", "columns"][-len(shape) :] if len(shape) > 1 else ["rows"]
+        for tp_size in (1, 2, 4):
+            check_treatment(lab, shape, [list(shape)] * tp_size, "replicated")
+        for axis, name in enumerate(names):
+            for parts in ([shape[axis] // 2] * 2, [shape[axis] // 4] * 4, [3, shape[axis] - 3]):
+                check_treatment(lab, shape, [resized(shape, axis, part) for part in parts], name)
+    check_treatment(lab, [320, 256], [[192, 256], [192, 256]], "rows, part copied")
+    check_treatment(lab, [48], [[32], [32]], "rows, part copied")
+    check_treatment(lab, [100, 256], [[128, 256]], "rows, part copied")
+    check_treatment(lab, [4, 320, 96], [[4, 192, 96], [4, 192, 96]], "rows, part copied")
+    whole, ranks = capture("tp1")["ranks"][0]["parameters"], capture("tp2")["ranks"]
     for name, expected in [
         ("model.embed_tokens.weight", "rows"),
-        ("self_attn.qkv_proj.weight", "rows"),
-        ("self_attn.o_proj.weight", "columns"),
-        ("mlp.down_proj.weight", "columns"),
-        ("input_layernorm.weight", "replicated"),
+        ("model.layers.0.self_attn.qkv_proj.weight", "rows"),
+        ("model.layers.0.self_attn.o_proj.weight", "columns"),
+        ("model.layers.0.mlp.down_proj.weight", "columns"),
+        ("model.layers.0.input_layernorm.weight", "replicated"),
     ]:
-        check_treatment(lab, *seen[name], expected)
-    check_treatment(lab, [320, 256], [[192, 256], [192, 256]], "rows, part copied")
-    check_treatment(lab, [48], [[24], [24]], "rows")
-    check_treatment(lab, [512, 256], [[300, 256], [212, 256]], "rows")
-    check_treatment(lab, [4, 96, 160], [[4, 96, 80]] * 2, "columns")
-    check_treatment(lab, [100, 256], [[128, 256]], "rows, part copied")
-    expect_error(
-        ValueError,
-        lambda: lab.treatment([256, 256], [[256, 192], [256, 192]]),
-        call="treatment([256, 256], [[256, 192], [256, 192]])",
-        idea="2 x 192 columns are more than 256: only rows are copied or padded",
-    )
-    expect_error(
-        ValueError,
-        lambda: lab.treatment([512, 256], [[128, 256], [128, 256]]),
-        call="treatment([512, 256], [[128, 256], [128, 256]])",
-        idea="2 x 128 rows are not 512: half of the matrix is nowhere",
-    )
-    expect_error(
-        ValueError,
-        lambda: lab.treatment([256, 256], [[128, 128], [128, 128]]),
-        call="treatment([256, 256], [[128, 128], [128, 128]])",
-        idea="rows and columns both became smaller: that is no treatment of one dimension",
-    )
+        shapes = [report["parameters"][name]["shape"] for report in ranks]
+        check_treatment(lab, whole[name]["shape"], shapes, expected)
+
+
+@pytest.mark.points(1)
+def test_treatment__refuses_what_is_no_split(lab):
+    """Shapes that no split of one dimension gives are refused."""
+    for full, part, idea in [
+        (
+            [256, 256],
+            [256, 192],
+            "2 x 192 columns are more than 256: only rows are copied or padded",
+        ),
+        (
+            [4, 96, 160],
+            [3, 96, 160],
+            "2 x 3 experts are more than 4: only rows are copied or padded",
+        ),
+        ([512, 256], [128, 256], "2 x 128 rows are not 512: half of the matrix is nowhere"),
+        ([4, 96, 160], [4, 96, 40], "2 x 40 columns are not 160: half of the matrix is nowhere"),
+        ([48], [12], "2 x 12 are not 48: half of the vector is nowhere"),
+        ([256, 256], [128, 128], "rows and columns both became smaller"),
+        ([4, 96, 160], [2, 48, 160], "experts and rows both became smaller"),
+    ]:
+        expect_error(ValueError, lab.treatment, full, [part, part], idea=idea)
+    check_treatment(lab, [512, 256], [[256, 256], [256, 256]], "rows")
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_padded_vocab__is_the_next_multiple_of_64")
+def test_collectives_per_step__as_workers_counted_them(lab):
+    """Each step's all-reduces and gather, as counted in live workers."""
     for name in ("tp1", "tp2", "tp2-vocab-500", "tp2-two-hosts"):
         recorded = capture(name)
         for report in recorded["ranks"]:
-            live = [
-                {operation: tuple(total) for operation, total in step.items()}
-                for step in report["steps_together"]
-            ]
-            check_bill(lab, recorded["config"], recorded["tp_size"], live, [6, 11], name)
+            steps = report["steps_together"]
+            check_bill(lab, recorded["config"], recorded["tp_size"], steps, [6, 11], name)
+    for name, tp_size in itertools.product(
+        ["tiny, 7 layers", "qwen3-32b", "opt-1.3b"], [1, 2, 4, 8]
+    ):
+        for tokens, sequences, width in [(1, 1, 4), (17, 3, 2), (4, 4, 1)]:
+            expected = expected_bill(MODELS[name], tp_size, tokens, sequences, width)
+            bill = lab.collectives_per_step(MODELS[name], tp_size, tokens, sequences, width)
+            idea = "the payload of a collective, whatever the number of ranks; a ring is lab 03's"
+            expect_equal(bill, expected, idea=idea)
 
 
-def check_treatment(lab, full, shapes, expected):
-    idea = "which dimension became smaller, and whether the parts add up to the whole"
-    call = f"treatment({full}, {shapes})"
-    expect_equal(lab.treatment(full, shapes), expected, call=call, idea=idea)
-
-
-def check_bill(lab, shape, tp_size, steps, prompt_lengths, where):
-    """steps: per engine step, {operation: (count, payload bytes)} as counted in a worker."""
-    model = lab.model_shape(shape)
-    for number, step in enumerate(steps):
-        tokens = len(prompt_lengths) if number else sum(prompt_lengths)
-        bill = lab.collectives_per_step(model, tp_size, tokens, len(prompt_lengths))
-        live = {}
-        for operation in ("all_reduce", "all_gather"):
-            count, total = step.get(operation, (0, 0))
-            live |= {operation + "s": count, operation + "_bytes": total}
-        call = f"collectives_per_step(tiny Llama, {tp_size}, {tokens}, {len(prompt_lengths)})"
-        idea = f"step {number} of {where}, counted in the worker"
-        expect_equal(bill, live, call=call, idea=idea)
-
-
-@pytest.mark.points(6)
+@pytest.mark.points(4)
 @pytest.mark.vllm
 @pytest.mark.timeout(600)  # starts vLLM twice
-@pytest.mark.waits_for("test_bytes_of_recorded_workers")
-def test_live_shapes_are_the_ledger(lab):
+@pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
+def test_treatment__and_bytes_of_a_live_engine(lab):
     """Live at TP=2: every shape and byte is the ledger's, residual 0."""
     one, two = measure(1), measure(2)
-    model = lab.model_shape(two["config"])
-    predicted = {parameter["name"]: parameter for parameter in lab.parameters(model)}
+    model = given.model_shape(two["config"])
+    predicted = {parameter["name"]: parameter for parameter in given.parameters(model)}
     whole = one["reports"][0]["parameters"]
-    expect_equal(sorted(whole), sorted(predicted), call="the names in parameters(tiny Llama)")
+    assert sorted(whole) == sorted(predicted)
     treatments = {"vocab": "rows", "heads": "rows", "whole": "replicated"}
     for name, parameter in predicted.items():
         live = [report["parameters"][name]["shape"] for report in two["reports"]]
-        shape = lab.rank_shape(parameter, model, 2)
         for rank in live:
-            expect_equal(shape, rank, call=f"rank_shape({name}, tp_size=2)", idea="the live rank")
+            expect_equal(lab.rank_shape(parameter, model, 2), rank, idea="the live rank")
         expected = treatments.get(parameter["split"], parameter["split"])
         check_treatment(lab, whole[name]["shape"], live, expected)
     for tp_size, run in [(1, one), (2, two)]:
         for report in run["reports"]:
             live = sum(parameter["bytes"] for parameter in report["parameters"].values())
-            predicted_bytes = lab.rank_weights(model, tp_size)["parameters_bytes"]
-            call = f"rank_weights(tiny Llama, tp_size={tp_size})['parameters_bytes']"
-            expect_equal(predicted_bytes, live, call=call, idea="the live rank's tensors")
+            held = lab.rank_weights(model, tp_size)["parameters_bytes"]
+            expect_equal(held, live, part="['parameters_bytes']", idea="the live rank's tensors")
 
 
-@pytest.mark.points(6)
+@pytest.mark.points(4)
 @pytest.mark.vllm
 @pytest.mark.timeout(600)  # starts vLLM once, or uses the run of the test before
-def test_live_collectives_are_the_bill(lab):
+@pytest.mark.waits_for("test_collectives_per_step__as_workers_counted_them")
+def test_collectives_per_step__of_a_live_engine(lab):
     """Live at TP=2: two all-reduces per layer, one more, one gather."""
     run = measure(2)
     for report in run["reports"]:
         for key, lengths in [("steps", [6]), ("steps_together", [6, 11])]:  # of two_way.PROMPTS
             live = [totals(calls) for calls in report[key]]
-            where = f"rank {report['rank']}"
-            check_bill(lab, run["config"], 2, live, lengths, where)
-
-
-def totals(calls):
-    found = {}
-    for operation, payload in calls:
-        count, total = found.get(operation, (0, 0))
-        found[operation] = (count + 1, total + payload)
-    return found
+            check_bill(lab, run["config"], 2, live, lengths, f"rank {report['rank']}")
 
 
 # --- Part C: tensor and sequence parallelism in Torch -----------------------------------------
 
-TOY = Path(__file__).with_name("tensor_parallel_toy")
-machine = load_module(TOY / "stream_machine.py")
-NUM_RANKS = (1, 2, 3, 4, 8)
-TIMES = ((1, 1), (2, 1), (1, 2), (3, 5))  # of one chunk's GEMM and of its transfer
-
-
-def expect_overlap(lab, name, problem):
-    """The schedule is right, and takes what a pipeline takes: no longer, no more waiting."""
-    for num_ranks in NUM_RANKS:
-        call = f"{name}({num_ranks}, rank)"
-        schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
-        for rank, schedule in enumerate(schedules):
-            assert isinstance(schedule, list), (
-                f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
-                "of operations"
-            )
-        for gemm, comm in TIMES:
-            try:
-                run = machine.simulate(schedules, problem, gemm, comm)
-            except machine.ScheduleError as error:
-                raise AssertionError(f"{call}: {error}.") from None
-            bound = machine.pipeline_bound(problem, num_ranks, gemm, comm)
-            wait = bound - num_ranks * gemm
-            assert run["makespan"] <= bound and max(run["exposed"]) <= wait, (
-                f"{call}: right, but with a GEMM of {gemm} and a transfer of {comm} per chunk it "
-                f"takes {run['makespan']}, {max(run['exposed'])} of it waiting; a pipeline takes "
-                f"{bound}, {wait} of it waiting. Look again at: {what_delays(schedules)}."
-            )
-
-
-def what_delays(schedules):
-    """The habit that a right, slow schedule lacks."""
-    receivers = [next((op[3] for op in ops if op[0] == "send"), None) for ops in schedules]
-    own_first = any(
-        ops[i][0] == "gemm" and ops[i][2] == rank and any(op[0] == "send" for op in ops[i:])
-        for rank, ops in enumerate(schedules)
-        for i in [next(i for i, op in enumerate(ops) if op[0] in ("gemm", "send"))]
-    )
-    if len(schedules) > 2 and len(set(receivers)) < len(receivers):
-        crowded = max(set(receivers), key=receivers.count)
-        return f"which rank everybody talks to first: rank {crowded} takes one message at a time"
-    if own_first:
-        return "what others wait for; each rank multiplies its own chunk first, and sends later"
-    return "what could be on the wire already while this GEMM runs"
-
 
 @pytest.mark.points(12)
-def test_all_gather_hides_behind_the_gemms(lab):
+def test_all_gather_gemm_schedule__hides_behind_the_gemms(lab):
     """All-gather + GEMM: the next chunk travels while one multiplies"""
     expect_overlap(lab, "all_gather_gemm_schedule", "all_gather_gemm")
 
 
 @pytest.mark.points(12)
-def test_reduce_scatter_hides_behind_the_gemms(lab):
+def test_gemm_reduce_scatter_schedule__hides_behind_the_gemms(lab):
     """GEMM + reduce-scatter: partial sums leave while the next multiply"""
     expect_overlap(lab, "gemm_reduce_scatter_schedule", "gemm_reduce_scatter")
 
@@ -623,9 +495,10 @@ def test_reduce_scatter_hides_behind_the_gemms(lab):
 @pytest.mark.timeout(60)
 @pytest.mark.points(6)
 @pytest.mark.waits_for(
-    "test_all_gather_hides_behind_the_gemms", "test_reduce_scatter_hides_behind_the_gemms"
+    "test_all_gather_gemm_schedule__hides_behind_the_gemms",
+    "test_gemm_reduce_scatter_schedule__hides_behind_the_gemms",
 )
-def test_the_schedules_run_on_gloo(lab, tmp_path):
+def test_gemm_reduce_scatter_schedule__and_all_gather_run_on_gloo(lab, tmp_path):
     """Both schedules give the right product on three real processes"""
     num_ranks, gemm, comm = 3, 1.0, 1.0
     names = {
@@ -663,3 +536,341 @@ def test_the_schedules_run_on_gloo(lab, tmp_path):
             f"{problem}_schedule on {num_ranks} processes over a simulated link: takes "
             f"{makespan:g} units, a pipeline {bound:g}."
         )
+
+
+# --- models and captures ----------------------------------------------------------------------
+
+
+def capture(name):
+    """The job and the ranks' reports of a recorded run."""
+    return json.loads((CAPTURES / name / "report.json").read_text())
+
+
+def tiny(**changes):
+    """The config.json of a small Llama; fields that do not divide by each other."""
+    fields = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 96,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 4,
+        "vocab_size": 500,
+        "max_position_embeddings": 128,
+        "torch_dtype": "float16",
+    }
+    return fields | changes
+
+
+def sized(num_heads, num_kv_heads, intermediate_size):
+    heads = {"num_attention_heads": num_heads, "num_key_value_heads": num_kv_heads, "head_dim": 8}
+    return given.model_shape(tiny(intermediate_size=intermediate_size, **heads))
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+CONFIGS = {
+    path.stem: json.loads(path.read_text()) for path in (HERE / "configs").glob("*.json")
+} | {
+    "tiny": tiny(attention_bias=True, mlp_bias=True),
+    "tiny, 7 layers": tiny(num_hidden_layers=7, vocab_size=513),
+    "tiny, one KV head, tied": tiny(num_key_value_heads=1, tie_word_embeddings=True),
+    "tiny, wide heads, float32": tiny(head_dim=20, torch_dtype="float32"),
+    "tiny, experts": tiny(architectures=["MixtralForCausalLM"], num_local_experts=6),
+    "tiny, YaRN": tiny(rope_scaling=YARN),
+}
+MODELS = {name: given.model_shape(config) for name, config in sorted(CONFIGS.items())}
+
+
+def splits_heads(model, tp_size):
+    """Whether the heads divide over the ranks, and the KV heads too, or are copied evenly."""
+    few, many = sorted([model["num_kv_heads"], tp_size])
+    return model["num_heads"] % tp_size == 0 and many % few == 0
+
+
+def legal_tp_sizes(model):
+    """The tp_sizes up to 16 over which heads, MLP and vocabulary divide."""
+    widths = model["intermediate_size"], -(-model["vocab_size"] // 64) * 64
+    return [
+        tp_size
+        for tp_size in (1, 2, 3, 4, 6, 8, 12, 16)
+        if splits_heads(model, tp_size) and all(width % tp_size == 0 for width in widths)
+    ]
+
+
+def distinct_parameters(model):
+    """One parameter of each shape and split."""
+    return {(*p["shape"], p["split"]): p for p in given.parameters(model)}.values()
+
+
+# --- second methods ---------------------------------------------------------------------------
+
+
+def kv_heads_of_rank_0(num_kv_heads, tp_size):
+    """The KV heads themselves: as many places as heads or ranks, handed out in order."""
+    places = [
+        place * num_kv_heads // max(num_kv_heads, tp_size)
+        for place in range(max(num_kv_heads, tp_size))
+    ]
+    return set(places[: len(places) // tp_size])
+
+
+def expected_shape(parameter, model, tp_size):
+    """What rank 0 stores: every tp_size-th row or column counted, or the heads themselves."""
+    shape, split = list(parameter["shape"]), parameter["split"]
+    if split == "whole":
+        return shape
+    if split == "heads":
+        queries = range(0, model["num_heads"], tp_size)
+        kv_heads = kv_heads_of_rank_0(model["num_kv_heads"], tp_size)
+        return [(len(queries) + 2 * len(kv_heads)) * model["head_dim"], *shape[1:]]
+    axis = -1 if split == "columns" or len(shape) == 1 else -2
+    size = next(n for n in itertools.count(shape[axis]) if split != "vocab" or n % 64 == 0)
+    shape[axis] = len(range(0, size, tp_size))
+    return shape
+
+
+def expected_weights(model, tp_size, pp_size=1, stage=0):
+    """The terms of rank_weights, tensor by tensor."""
+    sizes = []
+    for parameter in given.parameters(model):
+        if given.on_stage(parameter, model, pp_size, stage):
+            size = model["dtype_bytes"]
+            for dimension in expected_shape(parameter, model, tp_size):
+                size *= dimension
+            sizes.append(size)
+    rope = model["rope_positions"] * model["head_dim"] * model["dtype_bytes"]
+    total = sum(given.allocated_bytes(size) for size in [*sizes, rope])
+    rounding = total - sum(sizes) - rope
+    return dict(zip(TERMS, [sum(sizes), rope, rounding, total], strict=True))
+
+
+def expected_kv_bytes(model, tp_size, pp_size, stage, width):
+    """Keys and values of one token, layer by layer and head by head."""
+    heads = kv_heads_of_rank_0(model["num_kv_heads"], tp_size)
+    layers = range(given.stage_layers(model["num_layers"], pp_size)[stage])
+    return sum(2 * model["head_dim"] * width for _ in layers for _ in heads)
+
+
+def expected_capacity(memory, bytes_per_token, block_size, longest, era):
+    """The rule of an era in whole blocks and exact fractions."""
+    blocks = memory // (bytes_per_token * block_size)
+    tokens = blocks * block_size
+    concurrency = Fraction(tokens, longest)
+    if era != "before 0.9.1":
+        concurrency = Fraction(blocks, len(range(0, longest, block_size)))
+    if era == "from 0.20.1":
+        tokens = int(concurrency * longest)
+    return {"blocks": blocks, "tokens": tokens, "max_concurrency": float(concurrency)}
+
+
+def expected_splits(model, gib, tp_size, pp_size):
+    """Every answer that which_split may give: stages that hold the same bytes are alike."""
+    found = []
+    for tp, pp in dict.fromkeys([(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]):
+        for stage in range(pp):
+            total = expected_weights(model, tp, pp, stage)["total_bytes"]
+            split = {"tp_size": tp, "pp_size": pp, "pp_rank": stage}
+            if abs(round(gib * GIB - total)) <= 0.05 * total:
+                found.append(split | {"residual_bytes": round(gib * GIB - total)})
+    best = min((abs(split["residual_bytes"]) for split in found), default=None)
+    nearest = [split for split in found if abs(split["residual_bytes"]) == best]
+    return [s for s in nearest if (s["tp_size"], s["pp_size"]) == _sizes(nearest[0])]
+
+
+def _sizes(split):
+    return split["tp_size"], split["pp_size"]
+
+
+def expected_choice(model, memory, bandwidth, all_reduce_s, context, sequences, slowdowns):
+    """What each of the two GPUs reads and holds, GPU by GPU."""
+    found = {}
+    for name, tp_size in [("replicas", 1), ("tp", 2)]:
+        weights = expected_weights(model, tp_size)
+        per_token = expected_kv_bytes(model, tp_size, 1, 0, model["dtype_bytes"])
+        fits, steps, tokens_per_s = True, [], 0.0
+        for gpu in (0, 1):
+            mine = sequences if tp_size == 2 else len(range(gpu, sequences, 2))
+            cache = mine * context * per_token
+            fits = fits and weights["total_bytes"] + cache <= memory
+            steps.append((weights["parameters_bytes"] + cache) / bandwidth * slowdowns[gpu])
+            tokens_per_s += mine / steps[gpu]
+        step_s = max(steps)
+        if tp_size == 2:
+            step_s += (2 * model["num_layers"] + 1) * all_reduce_s
+            tokens_per_s = sequences / step_s
+        found[name] = {
+            "fits": fits,
+            "step_s": step_s,
+            "tokens_per_s": tokens_per_s if fits else 0.0,
+        }
+    fitting = [name for name in found if found[name]["fits"]]
+    choice = max(fitting, key=lambda name: found[name]["tokens_per_s"], default="neither")
+    return found | {"choice": choice}
+
+
+def expected_bill(model, tp_size, tokens, sequences, width):
+    """Every collective of one step, in the order in which a rank makes them."""
+    activation = tokens * model["hidden_size"] * width
+    vocabulary = next(n for n in itertools.count(model["vocab_size"]) if n % 64 == 0)
+    calls = [("all_reduce", activation)]  # the embedding
+    for _ in range(model["num_layers"]):
+        calls += [("all_reduce", activation), ("all_reduce", activation)]  # attention, MLP
+    calls.append(("all_gather", sequences * vocabulary * width))
+    return bill_of(calls if tp_size > 1 else [])
+
+
+def bill_of(calls):
+    found = {}
+    for name in ("all_reduce", "all_gather"):
+        payloads = [payload for operation, payload in calls if operation == name]
+        found |= {name + "s": len(payloads), name + "_bytes": sum(payloads)}
+    return found
+
+
+# --- how results are compared -----------------------------------------------------------------
+
+
+def expect_terms(actual, expected, ideas, atol=0):
+    """A dict with the expected keys; each value exactly, or floats within atol."""
+    if not isinstance(actual, dict) or sorted(actual, key=str) != sorted(expected):
+        expect_equal(actual, expected)
+    for term, value in expected.items():
+        part, idea = f"['{term}']", ideas[term]
+        if isinstance(value, float):
+            expect_close(actual[term], value, atol=atol, part=part, idea=idea)
+        else:
+            expect_equal(actual[term], value, part=part, idea=idea)
+
+
+def expect_choice(answer, expected):
+    """The answer of replicas_or_tp, option by option."""
+    ideas = {
+        "replicas": "a replica reads its parameters and its own sequences' KV; nobody waits",
+        "tp": "lockstep: the slowest rank sets the step; 2 per layer + 1 all-reduces come on top",
+    }
+    for option, idea in ideas.items():
+        held = "what a GPU holds is total_bytes (with rope table and rounding) and the KV"
+        wanted, got, part = expected[option], answer[option], f"['{option}']"
+        expect_equal(got["fits"], wanted["fits"], part=part + "['fits']", idea=held)
+        # relative to what is expected: a few roundings of float64
+        atol = 1e-12 * wanted["step_s"]
+        expect_close(
+            got["step_s"], wanted["step_s"], atol=atol, part=part + "['step_s']", idea=idea
+        )
+        speed, atol = wanted["tokens_per_s"], 1e-12 * wanted["tokens_per_s"]
+        idea = idea if wanted["fits"] else "what does not fit makes no tokens"
+        part += "['tokens_per_s']"
+        expect_close(got["tokens_per_s"], speed, atol=atol, part=part, idea=idea)
+    idea = "of those that fit, the one with more tokens per second"
+    expect_equal(answer["choice"], expected["choice"], part="['choice']", idea=idea)
+
+
+def value_or_refusal(function, *arguments):
+    """What it returns; a ValueError as the text that a failing check quotes."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        return f"ValueError: {error}"
+
+
+def resized(shape, axis, size):
+    return [size if index == axis else dimension for index, dimension in enumerate(shape)]
+
+
+def check_treatment(lab, full, shapes, expected):
+    idea = "which dimension became smaller, and whether the parts add up to the whole"
+    expect_equal(value_or_refusal(lab.treatment, full, shapes), expected, idea=idea)
+
+
+def check_bill(lab, config, tp_size, steps, prompt_lengths, where):
+    """steps: per engine step, {operation: (count, payload bytes)} as counted in a worker."""
+    model = given.model_shape(config)
+    for number, step in enumerate(steps):
+        tokens = len(prompt_lengths) if number else sum(prompt_lengths)
+        live = {}
+        for operation in ("all_reduce", "all_gather"):
+            count, total = step.get(operation, (0, 0))
+            live |= {operation + "s": count, operation + "_bytes": total}
+        idea = (
+            f"{where} counted this in {'a decode step' if number else 'the prefill'} of {tokens} "
+            "tokens: two all-reduces per layer and the embedding's, then the gathered logits"
+        )
+        bill = lab.collectives_per_step(model, tp_size, tokens, len(prompt_lengths))
+        expect_equal(bill, live, idea=idea)
+
+
+def totals(calls):
+    found = {}
+    for operation, payload in calls:
+        count, total = found.get(operation, (0, 0))
+        found[operation] = (count + 1, total + payload)
+    return found
+
+
+# --- how schedules are judged -----------------------------------------------------------------
+
+NUM_RANKS = (1, 2, 3, 4, 8)
+TIMES = ((1, 1), (2, 1), (1, 2), (3, 5))  # of one chunk's GEMM and of its transfer
+
+
+def expect_overlap(lab, name, problem):
+    """The schedule is right, and takes what a pipeline takes: no longer, no more waiting."""
+    for num_ranks in NUM_RANKS:
+        call = f"{name}({num_ranks}, rank)"
+        schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
+        for rank, schedule in enumerate(schedules):
+            assert isinstance(schedule, list), (
+                f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
+                "of operations"
+            )
+        for gemm, comm in TIMES:
+            try:
+                run = machine.simulate(schedules, problem, gemm, comm)
+            except machine.ScheduleError as error:
+                raise AssertionError(f"{call}: {error}.") from None
+            bound = machine.pipeline_bound(problem, num_ranks, gemm, comm)
+            wait = bound - num_ranks * gemm
+            assert run["makespan"] <= bound and max(run["exposed"]) <= wait, (
+                f"{call}: right, but with a GEMM of {gemm} and a transfer of {comm} per chunk it "
+                f"takes {run['makespan']}, {max(run['exposed'])} of it waiting; a pipeline takes "
+                f"{bound}, {wait} of it waiting. Look again at: {what_delays(schedules, problem)}."
+            )
+
+
+def what_delays(schedules, problem):
+    """The habit that a right, slow schedule lacks."""
+    first_peers = [next((op[3] for op in ops if op[0] == "send"), None) for ops in schedules]
+    if len(schedules) > 2 and len(set(first_peers)) < len(first_peers):
+        crowded = max(set(first_peers), key=first_peers.count)
+        return f"which rank everybody talks to first: rank {crowded} takes one message at a time"
+    ops = [tuple(op) for op in schedules[0]]
+    verbs = [op[0] for op in ops]
+    last_gemm = len(verbs) - 1 - verbs[::-1].index("gemm")
+    if "wait_send" in verbs[:last_gemm]:
+        return "wait_send: it blocks until a message has left, and GEMMs are still to be done"
+    if problem == "all_gather_gemm":
+        return _what_delays_the_gather(ops, verbs)
+    return _what_delays_the_scatter(ops, verbs, last_gemm)
+
+
+def _what_delays_the_gather(ops, verbs):
+    first_gemm = verbs.index("gemm")
+    if "send" in verbs[first_gemm:]:
+        return "when sends are issued: a chunk of x needs no GEMM before it leaves"
+    if ops[first_gemm][2] != 0:
+        return "which chunk is multiplied first: a rank's own needs no wait, and hides a transfer"
+    for index, verb in enumerate(verbs[:-1]):
+        if verb == "wait" and verbs[index + 1] == "wait":
+            return "when chunks are waited for: each right before its own GEMM, not all at once"
+    return "the order of the waits: multiply the chunk that arrives first, then the next"
+
+
+def _what_delays_the_scatter(ops, verbs, last_gemm):
+    if ops[verbs.index("gemm")][2] == 0:
+        return "which chunk is multiplied first: others wait for theirs, nobody for a rank's own"
+    if "wait" in verbs[:last_gemm]:
+        return "when partial sums are waited for: after the last GEMM, which can hide them"
+    for index, op in enumerate(ops):
+        if op[0] == "send" and ops[index - 1] != ("gemm", op[1], op[2]):
+            return "when sends are issued: each partial sum can leave right after its own GEMM"
+    return "the order of the chunks: what is sent first should be what its owner adds first"

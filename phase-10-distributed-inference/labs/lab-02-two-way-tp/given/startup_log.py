@@ -114,6 +114,12 @@ def read(text):
     return log | {"ranks": _by_rank(_workers(latest, rank_of), world_size)}
 
 
+def version_numbers(version):
+    """(0, 6, 4) of "0.6.4.post1", "v0.6.4", "0.6.4.dev5+g12"; a missing part is 0."""
+    found = re.findall(r"\d+", str(version).split("+")[0])[:3]
+    return tuple(int(part) for part in [*found, "0", "0", "0"][:3])
+
+
 # From text to sentences, each with its speaker
 
 
