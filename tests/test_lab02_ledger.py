@@ -1,13 +1,16 @@
 """The ledger of lab 02: verdicts on logs, given parts of the solution, and the command line."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from labkit.loading import find_labs, load_module
+from labkit.tasks import hints_of, tasks_of
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 solution = load_module(LAB.file("solution"))
@@ -269,13 +272,80 @@ def test_command_explains_a_wrong_call_in_one_line(words, said):
     assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
 
 
-def test_the_readme_counts_lines_as_the_starter_does():
-    starter = LAB.file("starter").read_text()
-    lines = dict(re.findall(r"lab-02 · (\w+) is yours to write \(about (\d+) line", starter))
-    readme = (LAB.path / "README.md").read_text()
-    told = {}
-    for names, counts in re.findall(r"(?m)^\| \d+ \| (`.+?) \| ([\d +]+) \|", readme):
-        told |= dict(zip(re.findall(r"`(\w+)`", names), counts.split(" + "), strict=True))
-    both = re.search(r"Tasks 12 and 13 \(about (\d+) and (\d+) lines\)", readme)
-    names = ("all_gather_gemm_schedule", "gemm_reduce_scatter_schedule")
-    assert told | dict(zip(names, both.groups(), strict=True)) == lines
+README = (LAB.path / "README.md").read_text()
+
+
+def test_the_readme_names_every_task_of_the_starter():
+    rows = re.findall(r"(?m)^\| (\d+) \| (`.+)$", README)
+    told = {name: int(task) for task, cells in rows for name in re.findall(r"`(\w+)`", cells)}
+    tasks = {name: task.number for name, task in tasks_of(LAB).items()}
+    assert {name: told.get(name) for name in tasks} == tasks
+    assert set(hints_of(LAB)) == set(tasks) and all(len(h) == 3 for h in hints_of(LAB).values())
+
+
+def test_the_numbers_of_the_readme_are_the_ledgers():
+    def total(name, tp_size):
+        return solution.rank_weights(model(name), tp_size)["total_bytes"]
+
+    one, two = total("llama-3-8b", 1) / GIB, total("llama-3-8b", 2) / GIB
+    assert f"{two:.4f} instead of {one / 2:.4f}" in README.replace("\n", " ")
+    rounding = solution.rank_weights(model("llama-2-7b"), 8)["allocator_rounding_bytes"] / 2**20
+    assert f"at tp_size=8 it is {rounding:.1f} MiB per rank, 1 %" in README
+    small = {"hidden_size": 768, "ffn_dim": 3072, "num_attention_heads": 12}
+    small |= {"num_hidden_layers": 12, "word_embed_proj_dim": 768}
+    opt = json.loads((LAB.path / "configs" / "opt-1.3b.json").read_text()) | small
+    ledger_mib = solution.rank_weights(solution.model_shape(opt), 1)["total_bytes"] / 2**20
+    assert f"OPT-125m says 244.61 MiB, the ledger {ledger_mib:.1f}" in README.replace("\n", " ")
+
+
+def test_the_table_of_what_a_published_capture_leaves_open_is_computed():
+    quoted = json.loads((LAB.path / "captures/quoted-logs/quoted.json").read_text())
+    gib, left = {}, {}
+    for case in quoted["not_explained"]:
+        held = solution.rank_weights(model(case["config"]), case["tp_size"])["total_bytes"] / GIB
+        gib[case["tp_size"]] = held
+        left[case["tp_size"]] = (case["weights_gib"] - held) * 1024
+    digits = 0.005 * 1024
+    assert f"| ledger, GiB | {gib[1]:.4f} | {gib[2]:.4f} |" in README
+    assert f"| half of TP=1, GiB | | {gib[1] / 2:.4f} |" in README
+    rest = " | ".join(f"{left[tp_size]:.1f} +- {digits:.1f}" for tp_size in (1, 2))
+    assert f"| **not explained**, MiB | {rest} |" in README
+    more = (gib[2] - gib[1] / 2) * 1024
+    assert f"A rank holds {more:.1f} MiB more than half" in README
+
+
+def test_the_cache_lines_of_a_published_log_agree_with_each_other():
+    quoted = json.loads((LAB.path / "captures/quoted-logs/quoted.json").read_text())
+    for case in quoted["cache"]:
+        tokens = case["gpu_blocks"] * 16
+        assert abs(tokens / case["tokens_per_request"] - case["max_concurrency"]) <= 0.005
+        per_token = solution.kv_bytes_per_token(model(case["config"]), case["tp_size"])
+        printed = 0.005 * GIB / per_token + 16  # two decimals, and a block not filled
+        assert abs(case["kv_memory_gib"] * GIB / per_token - tokens) <= printed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def padded_vocab(:", "starter.py line 1"),
+        ("import nothing_of_this_name", "No module named 'nothing_of_this_name'"),
+        (None, "starter.py is missing"),
+    ],
+)
+def test_a_starter_that_cannot_be_imported_is_one_sentence(tmp_path, text, said):
+    shutil.copy(LAB.path / "startup_ledger.py", tmp_path)
+    for name in ("given", "configs"):
+        (tmp_path / name).symlink_to(LAB.path / name)
+    if text is not None:
+        (tmp_path / "starter.py").write_text(text)
+    run = subprocess.run(
+        [sys.executable, "startup_ledger.py", "-", "--config", "llama-3-8b"],
+        cwd=tmp_path,
+        env=os.environ | {"LAB_IMPL": "starter"},
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert run.returncode == 2 and run.stdout == "" and said in run.stderr
+    assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr

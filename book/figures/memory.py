@@ -46,8 +46,8 @@ def weights_per_rank(config="llama-3.1-8b"):
         "its even share, because norms and position tables are whole on every rank."
     )
     caption = (
-        "Bars: lab 02's ledger. Dashed: the whole divided by TP. In grey: what a rank holds beyond "
-        "that."
+        "Bars: lab 02's ledger. Dashed: all that one GPU holds, its rope table and rounding "
+        "included, divided by TP. In grey: what a rank holds beyond that."
     )
     return plot.figure(alt, caption, min_width=480)
 

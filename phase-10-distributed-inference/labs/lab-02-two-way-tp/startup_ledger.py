@@ -8,11 +8,11 @@ Without --tp and --pp the sizes are those the engine printed. Exit status 1: a w
 """
 
 import argparse
-import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
+
+from labkit.loading import load_chosen
 
 HERE = Path(__file__).resolve().parent
 
@@ -70,15 +70,6 @@ def verdict_lines(verdict):
     return [*lines, "", f"verdict: {verdict['verdict']}{found}"]
 
 
-def load_lab(which):
-    if which not in ("solution", "starter"):
-        raise ValueError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
-    spec = importlib.util.spec_from_file_location(f"lab02_{which}", HERE / f"{which}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def read_config(name):
     path = Path(name)
     if not path.is_file():
@@ -102,8 +93,8 @@ def main():
     parser.add_argument("--tp", type=int, metavar="N", help="tensor_parallel_size asked for")
     parser.add_argument("--pp", type=int, metavar="N", help="pipeline_parallel_size asked for")
     options = parser.parse_args()
+    lab = load_chosen(HERE)
     try:
-        lab = load_lab(os.environ.get("LAB_IMPL", "solution"))
         model = lab.model_shape(read_config(options.config))
         raw = sys.stdin.buffer.read() if options.log == "-" else Path(options.log).read_bytes()
         log = lab.read_startup_log(raw.decode(errors="replace"))
