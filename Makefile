@@ -14,15 +14,17 @@ help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- environment: created once, touched again only when pyproject.toml changes -------------
+# course.pth lets a REPL, an IDE and the programs in the labs import labkit and collectives.
 
 $(PY):
-	@for candidate in "$${PYTHON:-python3}" python3.13 python3.12 python3.11; do \
-	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+	@for candidate in "$${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then \
 	    echo "creating $(VENV) with $$("$$candidate" --version)"; \
-	    "$$candidate" -m venv $(VENV) && $(PY) -m pip install -q --disable-pip-version-check "pip>=25.1" && exit; \
+	    "$$candidate" -m venv $(VENV) && $(PY) -m pip install -q --disable-pip-version-check "pip>=25.1" \
+	      && $(PY) -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "course.pth").write_text("$(CURDIR)\n$(CURDIR)/$(LABS)\n")' && exit; \
 	    rm -rf $(VENV); echo "make: $(VENV) could not be made; it is removed, so make can be tried again" >&2; exit 1; \
 	  fi; \
-	done; echo "make: no Python 3.11, 3.12 or 3.13 found; install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1
+	done; echo "make: no Python 3.11 to 3.14 found; install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1
 
 # $(call install,GROUP): one stamp file per dependency group.
 $(VENV)/.group-%: pyproject.toml | $(PY)
@@ -34,7 +36,12 @@ $(VENV)/.group-%: pyproject.toml | $(PY)
 
 .PHONY: labs
 labs: $(VENV)/.group-labs ## set up, then grade your starters (the main job)
-	@LAB_IMPL=starter $(PY) -m pytest $(LABS)
+	@LAB_IMPL=starter $(PY) -m pytest $(LABS) --open-tasks-ok
+	@printf '\nNow you:\n  . $(VENV)/bin/activate\n  open $(LABS)/lab-01-tp-sharding-math/starter.py\n  LAB_IMPL=starter pytest lab-01      (make watch LAB=lab-01 grades at every save)\n'
+
+.PHONY: watch
+watch: $(VENV)/.group-watch ## grade a lab at every save, the task at hand only: make watch LAB=lab-01
+	@LAB_IMPL=starter $(PY) -m labkit.watch $(or $(LAB),lab-01)
 
 .PHONY: test
 test: $(VENV)/.group-test $(VENV)/.group-book$(if $(BROWSER),-test) ## set up, then run all the tests on the solutions
@@ -88,8 +95,8 @@ toy-profile: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 02: train every mod
 	@PYTHONPATH=$(LABS)/lab-02-two-way-tp $(PY) -m tensor_parallel_toy profile --ranks 2 --out out/toy-profile
 
 .PHONY: lint
-lint: $(VENV)/.group-test ## ruff over the whole project
-	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+lint: $(VENV)/.group-test ## ruff over the whole project, and which room may import which
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(VENV)/bin/lint-imports --no-cache
 
 # --- the book --------------------------------------------------------------------------------
 
