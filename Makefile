@@ -96,7 +96,8 @@ toy-profile: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 02: train every mod
 
 .PHONY: lint
 lint: $(VENV)/.group-test ## ruff over the whole project, and which room may import which
-	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(VENV)/bin/lint-imports --no-cache
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && \
+	PYTHONPATH=.:book:$(LABS):$(LABS)/lab-02-two-way-tp:$(LABS)/capstone $(VENV)/bin/lint-imports --no-cache
 
 # --- the book --------------------------------------------------------------------------------
 

@@ -9,13 +9,16 @@ A claim's record holds plain values, so that it survives the way from an xdist w
     broken                                 why the file could not be loaded, else ""
 """
 
+import ast
 import re
+from dataclasses import dataclass
 
 import pytest
 
 from labkit.expect import Unexpected
-from labkit.loading import LoadError, describe_exception
+from labkit.loading import Lab, LoadError, describe_exception
 from labkit.needs import NOT_HERE
+from labkit.tasks import task_of_check, tasks_of
 
 # worst first: a claim is as good as its worst case
 ORDER = ("failed", "todo", "waits", "not_run", "passed")
@@ -32,6 +35,47 @@ def claim_of(item) -> dict:
         "points": points.args[0] if points else 0,
         "waits_for": list(waits),
     }
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A graded check as its file says it; marks are the names of all its marks."""
+
+    name: str
+    text: str
+    points: int
+    marks: tuple[str, ...]
+
+
+def claims_in(lab: Lab) -> list[Claim]:
+    """The graded checks of a lab's test_lab.py in order, read without running it."""
+    tree = ast.parse(lab.file("test_lab").read_text(encoding="utf-8"))
+    found = []
+    for node in tree.body:
+        marks = _marks(node) if isinstance(node, ast.FunctionDef) else {}
+        if "points" in marks:
+            text = (ast.get_docstring(node) or node.name).split("\n")[0].rstrip(".")
+            found.append(Claim(node.name, text, marks["points"], tuple(marks)))
+    return found
+
+
+def points_of_tasks(lab: Lab) -> dict[str, int]:
+    """The points of each function that the learner writes, by its name."""
+    points = dict.fromkeys(tasks_of(lab), 0)
+    for claim in claims_in(lab):
+        if task := task_of_check(lab, claim.name):
+            points[task.function] += claim.points
+    return points
+
+
+def _marks(function):
+    marks = {}
+    for decorator in function.decorator_list:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        name = ast.unparse(call.func if call else decorator).rpartition("pytest.mark.")[2]
+        value = call.args[0] if call and call.args else None
+        marks[name] = value.value if isinstance(value, ast.Constant) else None
+    return marks
 
 
 def outcome_of(report, excinfo, path, recorder) -> dict:

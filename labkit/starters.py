@@ -4,8 +4,9 @@ Between `# BEGIN SOLUTION (task N)` and `# END SOLUTION` lies what the learner w
 function the block becomes one `raise NotImplementedError(...)`; at module level (a private helper
 of the solution) it is removed. Everything else is kept to the letter, comments included.
 
-`python -m labkit.starters` writes the starters; `--check` only compares; `--force` overwrites a
-starter that somebody has edited, which is otherwise kept.
+`python -m labkit.starters` writes the starters, and each README's table of tasks and points;
+`--check` only compares; `--force` overwrites a starter that somebody has edited, which is
+otherwise kept.
 """
 
 import argparse
@@ -13,9 +14,11 @@ import hashlib
 import re
 import sys
 
+from labkit.claims import points_of_tasks
 from labkit.loading import Lab, find_labs
-from labkit.tasks import BEGIN, DEF, END
+from labkit.tasks import BEGIN, DEF, END, tasks_of
 
+TASKS = re.compile(r"(<!-- tasks -->).*?(<!-- /tasks -->)", re.S)
 HEADER = re.compile(r"\A# (lab-\d+) starter: .* \[([0-9a-f]{12})\]\n")
 
 
@@ -91,6 +94,27 @@ def write(lab: Lab, force: bool = False) -> str:
     return "written"
 
 
+def task_table(lab: Lab) -> str:
+    """The table of tasks that stands in the lab's README between its two comments."""
+    points, rows = points_of_tasks(lab), []
+    for task in tasks_of(lab).values():
+        stretch = " (stretch)" if task.stretch else ""
+        lines = f"{task.lines} line{'s' if task.lines != 1 else ''}"
+        rows.append(
+            f"| {task.number}{stretch} | `{task.function}` | {lines} | {points[task.function]} |"
+        )
+    head = ["| task | you write | about | points |", "|--:|---|--:|--:|"]
+    return "\n".join([*head, *rows])
+
+
+def readme(lab: Lab) -> tuple[str, str]:
+    """The lab's README as it is, and with its table of tasks brought up to date."""
+    path = lab.path / "README.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    table = lambda found: f"{found[1]}\n{task_table(lab)}\n{found[2]}"  # noqa: E731
+    return text, TASKS.sub(table, text, count=1)
+
+
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m labkit.starters", description=__doc__)
     parser.add_argument(
@@ -101,12 +125,18 @@ def main(arguments=None) -> int:
     status = 0
     for lab in find_labs():
         try:
+            old, new = readme(lab)
             if options.check:
+                if old != new:
+                    print(f"{lab.name}/README.md: its table of tasks differs from test_lab.py")
+                    status = 1
                 path = lab.file("starter")
                 same = path.exists() and path.read_text(encoding="utf-8") == derive(lab)
                 word, status = ("current", status) if same else ("differs from solution.py", 1)
             else:
                 word = write(lab, options.force)
+                if old != new:
+                    (lab.path / "README.md").write_text(new, encoding="utf-8")
         except ValueError as error:
             word, status = str(error), 1
         print(f"{lab.name}/starter.py: {word}")

@@ -1,7 +1,6 @@
 """Lab 03's cost model against published measurements."""
 
-from labbook.labs import facts
-from labbook.names import solution
+from labbook.labs import facts, solution
 
 from labkit.svg import SERIES, Plot, ladder
 

@@ -1,7 +1,6 @@
 """Lab 02's ledger of a start-up as pictures."""
 
-from labbook.labs import capture
-from labbook.names import solution
+from labbook.labs import capture, solution
 
 from labkit.svg import SERIES, Drawing, Plot
 

@@ -3,8 +3,7 @@
 import json
 from functools import cache
 
-from labbook.labs import lab
-from labbook.names import solution
+from labbook.labs import lab, solution
 
 from labkit.svg import Drawing
 

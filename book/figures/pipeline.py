@@ -1,6 +1,6 @@
 """Lab 04's schedules as pictures."""
 
-from labbook.names import solution
+from labbook.labs import solution
 
 from labkit.svg import SERIES, Drawing, Plot
 

@@ -8,12 +8,15 @@ import inspect
 import json
 import re
 import textwrap
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labkit.loading import ROOT, Lab, choose_lab, find_labs
+from labkit.claims import Claim, claims_in, points_of_tasks, shown
+from labkit.loading import ROOT, Lab, LoadError, choose_lab, find_labs, load_module
 from labkit.starters import derive
+from labkit.tasks import tasks_of
 
 from .markdown import BookError
 
@@ -26,34 +29,21 @@ def lab(prefix: str) -> Lab:
         raise BookError(str(error)) from None
 
 
+@functools.cache
+def solution(prefix: str) -> types.ModuleType:
+    """The solution of `lab-03`, loaded once per build."""
+    try:
+        return load_module(lab(prefix).file("solution"))
+    except LoadError as error:
+        raise BookError(str(error)) from None
+
+
 # --- what the tests prove ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Claim:
-    name: str
-    text: str
-    points: int
-    marks: tuple[str, ...]
-
-
-@functools.cache
 def claims(prefix: str) -> list[Claim]:
-    """The graded checks of test_lab.py in order: name, first docstring line, points, marks."""
-    found = []
-    tree = ast.parse(lab(prefix).file("test_lab").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        marks: dict[str, Any] = {}
-        for decorator in node.decorator_list:
-            call = decorator if isinstance(decorator, ast.Call) else None
-            name = ast.unparse(call.func if call else decorator).rpartition("pytest.mark.")[2]
-            value = call.args[0] if call and call.args else None
-            marks[name] = value.value if isinstance(value, ast.Constant) else None
-        if "points" in marks:
-            text = (ast.get_docstring(node) or node.name).split("\n")[0]
-            found.append(Claim(node.name, text, marks["points"], tuple(marks)))
+    """The graded checks of test_lab.py in order; BookError when there is none."""
+    found = claims_in(lab(prefix))
     if not found:
         raise BookError(f"{prefix} has no graded claims")
     return found
@@ -66,7 +56,7 @@ def claims_table(prefix: str) -> str:
     for claim in claims(prefix):
         needed = [text for mark, text in needs.items() if mark in claim.marks]
         extra = f" *(needs {' and '.join(needed)})*" if needed else ""
-        rows.append(f"| {claim.points} | {_cell(claim.text)}{extra} |")
+        rows.append(f"| {claim.points} | {_cell(shown(claim.text, True))}{extra} |")
     return "\n".join(rows)
 
 
@@ -77,34 +67,35 @@ def claims_table(prefix: str) -> str:
 class Gap:
     function: str
     lines: int
-    task: str
+    task: int
+    stretch: bool
     does: str  # first sentence of the docstring
 
 
 @functools.cache
 def gaps(prefix: str) -> list[Gap]:
-    """The functions the learner fills in, from the derived starter."""
-    found = []
-    for node in ast.walk(ast.parse(derive(lab(prefix)))):
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        for statement in node.body:
-            text = ast.unparse(statement) if isinstance(statement, ast.Raise) else ""
-            told = re.search(r"\(about (\d+) lines?\)\. Chapter: [^,]+, (task \d+)", text)
-            if told:
-                does = " ".join((ast.get_docstring(node) or "").split())
-                sentence = re.split(r"(?<=\.)\s", does)[0]
-                found.append(Gap(node.name, int(told[1]), told[2], sentence))
-    return found
+    """The functions the learner fills in."""
+    source = lab(prefix).file("solution").read_text(encoding="utf-8")
+    docs = {
+        node.name: " ".join((ast.get_docstring(node) or "").split())
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+    }
+    return [
+        Gap(t.function, t.lines, t.number, t.stretch, re.split(r"(?<=\.)\s", docs[t.function])[0])
+        for t in tasks_of(lab(prefix)).values()
+    ]
 
 
 def tasks_table(prefix: str) -> str:
     """A table: task, function and size of its gap, what it does."""
-    rows = ["| task | function, and the size of its gap |", "|--:|---|"]
+    rows = ["| task | function, and the size of its gap | points |", "|--:|---|--:|"]
+    points = points_of_tasks(lab(prefix))
     for gap in gaps(prefix):
         unit = "line" if gap.lines == 1 else "lines"
-        what = f"`{gap.function}`, {gap.lines} {unit}.<br>{_cell(gap.does)}"
-        rows.append(f"| {gap.task[5:]} | {what} |")
+        stretch = ", stretch" if gap.stretch else ""
+        what = f"`{gap.function}`, {gap.lines} {unit}{stretch}.<br>{_cell(gap.does)}"
+        rows.append(f"| {gap.task} | {what} | {points[gap.function]} |")
     return "\n".join(rows)
 
 
@@ -216,8 +207,6 @@ def quotations() -> dict[str, Any]:
 @functools.cache
 def model(name: str) -> dict[str, Any]:
     """The shape of a model, by lab 02's rules, from its recorded config.json."""
-    from .names import solution
-
     return solution("lab-02").model_shape(capture(f"lab-02/configs/{name}.json"))
 
 
@@ -240,8 +229,6 @@ def extra_points(prefix: str) -> int:
 
 def bill_models() -> dict[str, dict[str, Any]]:
     """What the communication bill needs of each recorded model, weights in its own element type."""
-    from .names import solution
-
     lab02 = solution("lab-02")
     found = {}
     for name in ("llama-3.1-8b", "qwen3-32b", "qwen2.5-72b"):

@@ -6,12 +6,10 @@ import functools
 import json
 import re
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
 from .cache import Cache
-from .markdown import BookError
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
@@ -56,19 +54,8 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "screen": functools.partial(screens.screen, cache=cache),
     }
     for number in set(re.findall(r"\blab(\d\d)\b", source)):
-        names[f"lab{number}"] = solution(f"lab-{number}")
+        names[f"lab{number}"] = labs.solution(f"lab-{number}")
     return names
-
-
-@functools.cache
-def solution(prefix: str) -> types.ModuleType:
-    """The solution of `lab-03`, loaded once per build."""
-    from labkit.loading import LoadError, choose_lab, find_labs, load_module
-
-    try:
-        return load_module(choose_lab(prefix, find_labs()).file("solution"))
-    except (ValueError, LoadError) as error:
-        raise BookError(str(error)) from None
 
 
 def table(header: list[str], rows: list[list[Any]], align: str = "") -> str:

@@ -14,8 +14,8 @@ sys.path.insert(0, str(BOOK))
 from labbook.cache import Cache, fingerprint  # noqa: E402
 from labbook.chapter import Build, render, unlink  # noqa: E402
 from labbook.excerpts import excerpt  # noqa: E402
+from labbook.labs import solution  # noqa: E402
 from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
-from labbook.names import solution  # noqa: E402
 from labbook.svg import Drawing, Plot  # noqa: E402
 
 from labkit.loading import LoadError  # noqa: E402
