@@ -27,12 +27,13 @@ def test_a_mistake_that_no_check_rejects_is_reported(course):
     """The guard is fed a 'mistake' that is right."""
     bank = course.lab / "mistakes.py"
     bank.write_text(
-        "def shard_size__is_right(dimension, size, num_ranks):\n"
-        '    """nothing is wrong.\n\n    Rejected by: test_shard_size_divides_exactly_or_says_'
-        'what_does_not\n    """\n'
+        "def shards__is_right(dimension, size, num_ranks):\n"
+        '    """nothing is wrong.\n\n    Rejected by: test_shards__are_equal_blocks_'
+        'in_rank_order\n    """\n'
         "    if num_ranks < 1 or size % num_ranks:\n"
         "        raise ValueError(f'{dimension}={size} by num_ranks={num_ranks}')\n"
-        "    return size // num_ranks\n",
+        "    width = size // num_ranks\n"
+        "    return [slice(r * width, (r + 1) * width) for r in range(num_ranks)]\n",
         encoding="utf-8",
     )
     run = course.run("-m", "labkit.mistakes", "lab-01")
@@ -80,7 +81,7 @@ def test_a_crash_is_not_a_rejection():
     [('"""no line that names a test."""', "needs a first line"), ("pass", "needs a first line")],
 )
 def test_an_entry_without_its_docstring_is_refused(course, doc, complaint):
-    (course.lab / "mistakes.py").write_text(f"def shard_size__x(a, b, c):\n    {doc}\n")
+    (course.lab / "mistakes.py").write_text(f"def shards__x(a, b, c):\n    {doc}\n")
     with pytest.raises(ValueError, match=complaint):
         read_bank(Lab(course.lab))
 

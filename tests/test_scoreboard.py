@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-SOLVED = "test_shard_size_divides_exactly_or_says_what_does_not"
+SOLVED = "test_shards__are_equal_blocks_in_rank_order"
 
 
 def solve(course, *functions, wrong=()):
@@ -35,7 +35,7 @@ def test_a_fresh_starter_fits_on_one_screen_and_says_what_is_next(read_only_cour
     assert run.status == 1
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert "\x1b" not in run.text
-    assert "next: lab-01 · shard_size is yours to write" in run.text
+    assert "next: lab-01 · shards is yours to write" in run.text
     assert run.text.count("todo ") >= 15 and "FAILED" not in run.text
 
 
@@ -46,10 +46,10 @@ def test_colour_on_a_terminal(read_only_course):
 
 def test_a_failure_is_one_sentence_with_the_hint_and_no_traceback(course):
     wrong = (
-        "all_reduce(partials)[0]\n\n\ndef mlp_tp(",
-        "all_reduce(partials)[0] / num_ranks\n\n\ndef mlp_tp(",
+        "for mine in inputs])[0]\n\n\ndef mlp_tp(",
+        "for mine in inputs])[0] / num_ranks\n\n\ndef mlp_tp(",
     )
-    solve(course, "shard_size", "row_parallel", wrong=[wrong])
+    solve(course, "shards", "row_parallel", wrong=[wrong])
     run = course.pytest("lab-01", impl="starter")
     text = " ".join(run.text.split())
     assert "row_parallel(x[5, 24], W[48, 24], num_ranks=2): off by" in text
@@ -88,9 +88,9 @@ BROKEN = {
 def test_an_exception_names_the_call_and_the_line_and_is_no_known_mistake(course, code, said):
     if "assert num_ranks < 3" in code:  # right until then
         code += "\n    return dense(x, W)\n\ndef dense(x, W):\n    return x @ W.T"
-    solve(course, "shard_size", wrong=[("def column_parallel(", code + "\n\ndef hidden(")])
+    solve(course, "shards", wrong=[("def column_parallel(", code + "\n\ndef hidden(")])
     line = course.starter.read_text(encoding="utf-8").split("\ndef column_parallel")[0].count("\n")
-    run = course.pytest("lab-01", "-k", "column_parallel_equals", impl="starter")
+    run = course.pytest("lab-01", "-k", "column_parallel__equals", impl="starter")
     text = " ".join(run.text.split())
     assert said.format(line=line + 3) in text
     assert "Hint" not in text
@@ -103,49 +103,49 @@ def test_a_check_that_stumbles_over_a_result_names_the_call_before(course):
 
 
 def test_a_generator_is_judged_by_the_check(course):
-    code = "def shard_size(*a):\n    yield 12\n\ndef hidden("
-    solve(course, wrong=[("def shard_size(", code)])
+    code = "def shards(*a):\n    yield 12\n\ndef hidden("
+    solve(course, wrong=[("def shards(", code)])
     text = " ".join(course.pytest(f"lab-01::{SOLVED}", impl="starter").text.split())
-    assert "returned a generator, expected an int (12)" in text
+    assert "returned a generator, expected a list with slices only" in text
 
 
 def test_tb_brings_the_traceback_back(course):
-    solve(course, wrong=[("def shard_size(", "def shard_size(*a):\n    return 0\n\ndef hidden(")])
-    assert "def test_shard" not in course.pytest("lab-01", impl="starter").text
-    assert "def test_shard" in course.pytest("lab-01", "--tb=long", impl="starter").text
+    solve(course, wrong=[("def shards(", "def shards(*a):\n    return 0\n\ndef hidden(")])
+    assert "def test_shards" not in course.pytest("lab-01", impl="starter").text
+    assert "def test_shards" in course.pytest("lab-01", "--tb=long", impl="starter").text
 
 
 def test_a_check_waits_for_the_one_it_builds_on(course):
     """mlp_tp returns zeros: its value fails; its traffic and share wait, with no second cause."""
-    solve(course, "shard_size")
+    solve(course, "shards")
     text = course.starter.read_text(encoding="utf-8")
     stub = re.search(r"def mlp_tp\(.*?(    raise NotImpl.*?\n    \))", text, re.S)[1]
     zeros = "    return np.zeros((*x.shape[:-1], W2.shape[1]))"
     course.starter.write_text(text.replace(stub, zeros, 1), encoding="utf-8")
     _, result = scores(course)
     claims = {claim["name"]: claim for claim in result["labs"][0]["claims"]}
-    assert claims["test_mlp_tp_equals_the_dense_mlp"]["outcome"] == "failed"
-    assert claims["test_mlp_tp_makes_exactly_one_all_reduce"]["outcome"] == "waits"
-    assert "mlp_tp equals" in claims["test_mlp_tp_makes_exactly_one_all_reduce"]["message"]
-    assert claims["test_column_parallel_makes_one_all_gather"]["outcome"] == "todo"
+    assert claims["test_mlp_tp__equals_the_dense_mlp"]["outcome"] == "failed"
+    assert claims["test_mlp_tp__makes_exactly_one_all_reduce"]["outcome"] == "waits"
+    assert "mlp_tp equals" in claims["test_mlp_tp__makes_exactly_one_all_reduce"]["message"]
+    assert claims["test_column_parallel__makes_one_all_gather"]["outcome"] == "todo"
     assert claims[SOLVED]["outcome"] == "passed"
 
 
 def test_scores_add_up_and_match_the_schema(course):
-    solve(course, "shard_size", "column_parallel")
+    solve(course, "shards", "column_parallel")
     _, result = scores(course)
     assert result["schema"] == "lab-scores/1" and result["implementation"] == "starter"
     (lab,) = result["labs"]
     assert lab["file"] == "starter.py" and re.fullmatch("[0-9a-f]{64}", lab["sha256"])
     assert sum(claim["points"] for claim in lab["claims"]) == 100
     passed = [claim for claim in lab["claims"] if claim["outcome"] == "passed"]
-    assert len(passed) == 3
-    assert lab["points"]["earned"] == sum(claim["points"] for claim in passed) == 20
+    assert len(passed) == 5
+    assert lab["points"]["earned"] == sum(claim["points"] for claim in passed) == 22
     assert lab["points"]["total"] == 100 and lab["points"]["not_selected"] == 0
 
 
 def test_xdist_gives_the_same_scoreboard(course):
-    solve(course, "shard_size", "column_parallel")
+    solve(course, "shards", "column_parallel")
     _, alone = scores(course)
     _, spread = scores(course, "-n", "2")
     assert alone == spread
@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_imported_says_why(course, code, sentence):
 
 
 def test_prints_do_not_disturb_the_screen(course):
-    solve(course, "shard_size")
+    solve(course, "shards")
     text = course.starter.read_text(encoding="utf-8")
     noisy = text.replace(
         "    if num_ranks < 1:", "    print('NOISE' * 99)\n    if num_ranks < 1:", 1
@@ -197,12 +197,12 @@ def test_prints_do_not_disturb_the_screen(course):
 
 
 def test_an_endless_loop_ends_at_the_time_limit(course):
-    loop = "def shard_size(*a):\n    while True:\n        pass\n\ndef hidden("
-    solve(course, wrong=[("def shard_size(", loop)])
+    loop = "def shards(*a):\n    while True:\n        pass\n\ndef hidden("
+    solve(course, wrong=[("def shards(", loop)])
     run = course.pytest(f"lab-01::{SOLVED}", "--timeout=1", impl="starter")
     assert run.status == 1
     text = " ".join(run.text.split())
-    said = "shard_size(dimension='out_features', size=48, num_ranks=4) did not finish within 1 s"
+    said = "shards(dimension='out_features', size=48, num_ranks=4) did not finish within 1 s"
     assert said in text
 
 
@@ -242,8 +242,8 @@ def test_an_endless_import_costs_one_time_limit_not_one_per_check(course):
 
 
 def test_a_skip_from_the_learners_code_earns_nothing(course):
-    skip = "import pytest\n\n\ndef shard_size(*a):\n    pytest.skip('done')\n\ndef hidden("
-    solve(course, wrong=[("def shard_size(", skip)])
+    skip = "import pytest\n\n\ndef shards(*a):\n    pytest.skip('done')\n\ndef hidden("
+    solve(course, wrong=[("def shards(", skip)])
     run, result = scores(course)
     assert run.status == 1
     assert result["labs"][0]["points"]["earned"] == 0

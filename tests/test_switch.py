@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import LAB_01, LABS, ROOT
 
-ONE = "test_shard_size_divides_exactly_or_says_what_does_not"
+ONE = "test_shards__are_equal_blocks_in_rank_order"
 
 
 @pytest.mark.parametrize("typo", ["pratice", "Solution", "starter.py", ""])
