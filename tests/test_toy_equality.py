@@ -12,6 +12,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent))  # the ranks import toy
 
 from tensor_parallel_toy.launch import launch  # noqa: E402
 
+SHARED_MEMORY = pytest.mark.skipif(sys.platform != "linux", reason="--link shm is Linux's")
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
 
 
@@ -33,6 +34,31 @@ def test_gradients_of_every_parameter_equal_the_unsharded_model(num_ranks):
         assert [1, 3] in [row["group"] for row in rows]
     wrong = [row for row in rows if not row["ok"]]
     assert not wrong
+
+
+@SHARED_MEMORY
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_shared_memory_gives_the_bits_that_gloo_gives(num_ranks):
+    """Every dtype and order, the gathered input kept or not; no slot of the arena stays taken."""
+    target = "toy_workers:same_bits_over_shared_memory"
+    for differ, users, top in launch(target, num_ranks, {"link": "shm"}, 60, 170):
+        assert differ == []
+        assert users == 0 and top > 0
+
+
+@SHARED_MEMORY
+def test_gradients_over_shared_memory_equal_the_unsharded_model():
+    """The whole equality suite on four ranks, sub-groups too."""
+    options = {"link": "shm"}
+    rows = launch("tensor_parallel_toy.equality:check", 4, options, 60, 170)[0]
+    assert len(rows) == 10
+    assert [row for row in rows if not row["ok"]] == []
+
+
+@SHARED_MEMORY
+def test_slots_of_the_arena_are_used_again():
+    for early, late in launch("toy_workers:arena_after_many_steps", 2, {"link": "shm"}, 60, 170):
+        assert 0 < early and late <= 2 * early  # 30 steps need about what 3 steps need
 
 
 def test_messages_paired_as_nccl_needs_them_give_the_same_gradients():

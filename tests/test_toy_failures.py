@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -46,13 +47,48 @@ def test_each_rank_says_one_sentence_within_the_timeout(failure):
     assert time.monotonic() - start < 40 + 2 * TIMEOUT_S + 5
 
 
+SHARED_MEMORY_FAILURES = {
+    "one_call_more": (
+        "rank 0: waited 3 s for the other ranks: rank 1 sent nothing (receiving x[1], peer rank 1)",
+        "rank 1: did not end by itself",
+    ),
+    "one_dies": ("rank 0: lost the connection to rank 1", "rank 1: died of signal 9"),
+    "one_raises": ("rank 0: rank 1 did not come to", "rank 1: this rank cannot go on"),
+    "on_two_hosts": (
+        "rank 0: link shm is for ranks of one host, and rank 1 is on another",
+        "rank 1: link shm is for ranks of one host, and rank 0 is on another",
+    ),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(90)
+@pytest.mark.skipif(sys.platform != "linux", reason="--link shm is Linux's")
+@pytest.mark.parametrize("failure", SHARED_MEMORY_FAILURES)
+def test_over_shared_memory_each_rank_says_one_sentence_and_leaves_nothing(failure, monkeypatch):
+    """Ranks that were killed, or stopped, have left no file and no named segment."""
+    folders = [Path("/dev/shm"), Path(tempfile.gettempdir())]
+    before = [set(folder.iterdir()) for folder in folders]
+    with pytest.raises(RanksFailed) as failed:
+        launch(f"toy_workers:{failure}", 2, {"link": "shm"}, timeout_s=TIMEOUT_S, limit_s=60)
+    lines = str(failed.value).splitlines()
+    assert len(lines) == 2
+    for line, expected in zip(lines, SHARED_MEMORY_FAILURES[failure], strict=True):
+        assert line.startswith(expected)
+    for folder, known in zip(folders, before, strict=True):
+        mine = [p for p in set(folder.iterdir()) - known if "toy" in p.name]
+        assert mine == []
+
+
 @pytest.mark.torch
 @pytest.mark.timeout(90)
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-def test_ranks_die_with_their_launcher(tmp_path):
+@pytest.mark.parametrize("link", ["auto", "shm"])
+def test_ranks_die_with_their_launcher_and_with_them_their_memory(tmp_path, link):
+    options = {"folder": str(tmp_path), "link": link}
     code = (
         "from tensor_parallel_toy.launch import launch;"
-        f"launch('toy_workers:sleep_and_tell', 2, {{'folder': {str(tmp_path)!r}}})"
+        f"launch('toy_workers:sleep_and_tell', 2, {options!r})"
     )
     path = os.pathsep.join([str(LAB), str(Path(__file__).parent)])
     launcher = subprocess.Popen(
@@ -61,12 +97,20 @@ def test_ranks_die_with_their_launcher(tmp_path):
     )
     try:
         wait_until(lambda: len(list(tmp_path.glob("pid-*"))) == 2, 60)
+        time.sleep(0.1)
+        rank = int((tmp_path / "pid-0").read_text())
+        mapped = (
+            Path(f"/proc/{rank}/maps").read_text().count("/memfd:tensor_parallel_toy (deleted)")
+        )
     finally:
         launcher.send_signal(signal.SIGKILL)
         launcher.wait()
     pids = [int(path.read_text()) for path in tmp_path.glob("pid-*")]
     assert len(pids) == 2
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 10)
+    # gone with the ranks: what is mapped has no name, so nobody else can have it either
+    assert mapped == (2 if link == "shm" else 0)
+    assert not [path for path in Path("/dev/shm").iterdir() if "toy" in path.name]
 
 
 def wait_until(condition, limit_s):

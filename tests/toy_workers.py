@@ -6,10 +6,13 @@ import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
+from tensor_parallel_toy import shm_link
 from tensor_parallel_toy.config import ModelConfig
 from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
 from tensor_parallel_toy.group import TensorParallel
+from tensor_parallel_toy.link import Link
 from tensor_parallel_toy.measure.patience import be_patient, gloo_threads
 from tensor_parallel_toy.model import Transformer
 from tensor_parallel_toy.nccl_link import NcclLink
@@ -109,6 +112,41 @@ def two_backwards(tp):
         torch.equal(row.weight.grad, once[1]),
         torch.equal(computed, 3 * once[0]),
     ]
+
+
+def same_bits_over_shared_memory(tp):
+    """Gradients over gloo and over shared memory, [dtype and plan that differ in any bit]; and what
+    the arena still holds after them."""
+    differ, links = [], {"gloo": Link(tp.group), "shm": tp.link}
+    for dtype in ("float32", "float64", "bfloat16"):
+        for plan in (("overlap", 1), ("overlap", 2), ("sequential", 1)):
+            tp.default_plan, found = plan, {}
+            for keep in (False, True):
+                for name, tp.link in links.items():
+                    model, loss = small_model(tp, dtype=dtype, keep_gathered=keep)
+                    found[name, keep] = gradients(loss(), model)
+            if not all(equal(these, found["gloo", False]) for these in found.values()):
+                differ.append([dtype, *plan])
+    shm = links["shm"]
+    dist.barrier()
+    shm.empty(torch.ones(1), (1,))  # hears what the peers have done with
+    return differ, sum(shm.users.values()), shm.top
+
+
+def arena_after_many_steps(tp):
+    """How much of the arena was ever used after 3 and after 30 steps; are the slots free again?"""
+    model, loss = small_model(tp)
+    tops = []
+    for step in range(30):
+        gradients(loss(), model)
+        if step in (2, 29):
+            tops.append(tp.link.top)
+    return tops
+
+
+def on_two_hosts(tp):
+    shm_link.host = lambda: f"host {tp.rank}"
+    shm_link.ShmLink(tp.group, tp.timeout_s)
 
 
 def split_unevenly(tp):

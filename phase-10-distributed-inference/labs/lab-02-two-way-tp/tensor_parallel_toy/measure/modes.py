@@ -90,6 +90,8 @@ class Mode:
         self.tp.overlap, self.tp.default_plan, self.tp.plans = self.settings
         self.tp.link = self.link
         be_patient(self.tp, self.name not in ("plain", "DTensor"))
+        if self.link.name == "shm":  # no thread moves its messages
+            self.tp.after_operation = None
 
     def step(self, tokens, labels):
         self.apply()
