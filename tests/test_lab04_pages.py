@@ -14,6 +14,7 @@ import pytest
 
 from labkit.loading import ROOT, choose_lab, find_labs, load_module
 from labkit.starters import derive
+from labkit.tasks import hints_of, tasks_of
 
 LAB = choose_lab("lab-04", find_labs())
 README = (LAB.path / "README.md").read_text(encoding="utf-8")
@@ -29,6 +30,10 @@ def load_grid():
 
 
 grid = load_grid()
+
+
+def flat(text):
+    return re.sub(r"\s+", " ", text)
 
 
 def run_grid(*arguments, folder=LAB.path, **environment):
@@ -67,34 +72,32 @@ def test_text_shows_microbatches_ops_and_idle():
     assert grid.text(ops) == "rank 0    F0    .\nrank 1     . 3B10"
 
 
-@pytest.mark.parametrize("schedule", grid.SCHEDULES)
+@pytest.mark.parametrize("schedule", grid.TITLES)
 @pytest.mark.parametrize("p, m", [(1, 1), (3, 6)])
 def test_svg_holds_every_cell_once_and_stays_in_its_frame(schedule, p, m):
     cells, _ = grid.build(solution, schedule, p, m)
     root = ElementTree.fromstring(grid.svg(cells, "a < b"))
-    rects = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
-    titles = [r.find(f"{SVG}title").text for r in rects]
+    rects = [r for r in root.iter(f"{SVG}rect") if "edge" in r.get("class")]
+    idle = [r for r in rects if "idle" in r.get("class")]
     ops = {(rank, c) for rank, row in enumerate(cells) for c in row if c is not None}
-    assert titles.count("idle") == sum(row.count(None) for row in cells)
-    assert len(titles) - titles.count("idle") == len(ops) == len(set(titles) - {"idle"})
+    assert len(idle) == sum(row.count(None) for row in cells)
+    assert len(rects) - len(idle) == len(ops)
+    area = sum(float(r.get("width")) for r in rects) / grid.CELL_W
+    assert area == sum(map(len, cells))
+    pale = [r for r in rects if "soft" in r.get("class")]
+    odd = [c for _, c in ops if isinstance(c, tuple) and c[1] // p % 2]
+    assert len(pale) == len(odd)
     width, height = map(float, root.get("viewBox").split()[2:])
     for r in root.iter(f"{SVG}rect"):
-        assert 0 <= float(r.get("x")) <= float(r.get("x")) + float(r.get("width")) <= width
-        assert 0 <= float(r.get("y")) <= float(r.get("y")) + float(r.get("height")) <= height
+        x, y = float(r.get("x", 0)), float(r.get("y", 0))
+        assert 0 <= x <= x + float(r.get("width")) <= width
+        assert 0 <= y <= y + float(r.get("height")) <= height
     for text in root.iter(f"{SVG}text"):
-        left = float(text.get("x")) - 7 * len(text.text) * (text.get("class") == "rank")
-        right = float(text.get("x")) + 7 * len(text.text) * (text.get("class") == "title")
+        long = 6 * len(text.text)  # about
+        left = float(text.get("x")) - long * (text.get("text-anchor") == "end")
+        right = float(text.get("x")) + long * (text.get("text-anchor") == "start")
         assert -6 <= left and right <= width and float(text.get("y")) <= height
     assert root.get("role") == "img" and "a < b" in root.get("aria-label")
-
-
-def test_colours_come_from_the_page():
-    style = grid.STYLE
-    own_page = style.index("svg.pg:root")  # what follows holds only for a drawing on its own
-    assert "currentColor" in style[:own_page]
-    for rule in style[:own_page].splitlines():
-        for value in re.findall(r"(?:fill|stroke): ([^;}]+)", rule):
-            assert value.strip().startswith(("var(--", "currentColor")), rule
 
 
 @pytest.mark.parametrize(
@@ -207,6 +210,7 @@ def test_readme_plan_table_is_plan_bill():
 
 def test_readme_answers_are_true():
     tenth = Fraction(1, 10)
+    assert f"{8 - 1}/{8 + 63 - 1} is exactly 10 %" in README
     assert solution.min_microbatches(8, tenth) == 63
     assert solution.min_microbatches(8, tenth, strict=True) == 64
     assert solution.bubble_fraction(8, 63) == Fraction(7, 70)
@@ -216,8 +220,23 @@ def test_readme_answers_are_true():
     interleaved = solution.interleaved_order(4, 8, 2)
     assert solution.grid_bubble(solution.replay(interleaved)) == Fraction(3, 19)
     assert solution.peak_live_activations(interleaved)[0] == 11
+    assert solution.peak_live_activations(solution.one_f_one_b_order(4, 8))[0] == 4
+    crossings = {
+        v: len({stage for _, stage, _ in sum(o, [])}) - 1
+        for v, o in ((1, solution.one_f_one_b_order(4, 8)), (2, interleaved))
+    }
+    assert f"crosses the network {crossings[2]} times instead of {crossings[1]}" in flat(README)
     for said in ("63: 7/70", "19 ticks", "9/19 = 47 %", "3/19 instead of 3/11", "rank 0 holds 11"):
-        assert said in re.sub(r"\s+", " ", README), said
+        assert said in flat(README), said
+
+
+def test_readme_tells_the_price_of_tp_across_nodes():
+    tp = solution.plan_bill(16, 1, 8, 80, 8192, 1, 64)["bytes_between_nodes"]
+    pp = solution.plan_bill(8, 2, 8, 80, 8192, 1, 64)["bytes_between_nodes"]
+    lab03 = load_module(choose_lab("lab-03", find_labs()).file("solution"))
+    waits = 2 * lab03.step_messages(80, 1, 8192, 2)[0]  # between two nodes a ring makes two hops
+    assert f"In bytes it is {tp / pp} to 1 with one flat ring" in flat(README)
+    assert f"which waits for the network {waits} times" in flat(README)
 
 
 def test_readme_quotes_the_published_and_the_measured(monkeypatch):
@@ -236,20 +255,23 @@ def test_readme_quotes_the_published_and_the_measured(monkeypatch):
     assert f"```text\n{measure_pipeline.table(record['summary'])}\n```" in README
 
 
-def test_readme_points_and_sizes_are_those_of_the_lab():
-    tests = LAB.file("test_lab").read_text(encoding="utf-8")
-    points = [int(n) for n in re.findall(r"@pytest\.mark\.points\((\d+)\)", tests)]
-    column = re.findall(r"^\|.*\| *([\d +]+)(?:, with task 11)? \|$", README, re.MULTILINE)
-    assert sum(points) == sum(int(n) for cell in column for n in cell.split("+")) == 100
-    starter = derive(LAB)  # the file itself may be a learner's by now
-    lines = dict(re.findall(r"lab-04 · (\w+) is yours to write \(about (\d+) lines\)", starter))
-    rows = re.findall(r"^\| \d+ \| (.*) \| (\d+) \|[^|]*\|$", README, re.MULTILINE)
-    assert len(lines) == 15 and len(rows) == 13
-    for names, size in rows:
-        functions = [name for name in re.findall(r"`(\w+)`", names) if name in lines]
-        assert int(size) == sum(int(lines.pop(name)) for name in functions), names
-    assert not lines
+def test_readme_names_every_task_and_spoils_no_prediction():
+    tasks = README[README.index("<!-- tasks -->") : README.index("<!-- /tasks -->")]
+    assert set(re.findall(r"`(\w+)`", tasks)) >= set(tasks_of(LAB)) and len(tasks_of(LAB)) == 15
+    before = flat(README[: README.index("## Predict first")])
+    for answer in ("p - 1 hops", "(p-1)", "(p - 1)", "p - r", "does not matter", "63", "600"):
+        assert answer not in before, answer
+    for word in ("*GPipe*", "*1F1B*", "*Interleaving*"):
+        assert word in before
     mistakes = re.findall(r"^def \w+__\w+", LAB.file("mistakes").read_text(), re.MULTILINE)
     assert f"holds {len(mistakes)} plausible wrong versions" in README
     for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (LAB.path / path).exists(), path
+
+
+def test_every_function_has_three_hints_and_no_docstring_tells_the_formula():
+    assert list(hints_of(LAB)) == list(tasks_of(LAB))
+    assert all(len(parts) == 3 and all(parts) for parts in hints_of(LAB).values())
+    starter = derive(LAB)
+    for formula in ("p - 1 - r", "p-1-r", "(v-1)", "(p-1)/", "p + m - 1", "2 (tp-1)/"):
+        assert formula not in starter, formula

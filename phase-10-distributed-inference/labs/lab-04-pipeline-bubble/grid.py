@@ -10,22 +10,26 @@ and `svg(grid, title)` draw any list of rows whose cells are microbatch numbers,
 """
 
 import argparse
-import sys
-from html import escape
 from itertools import groupby
 from pathlib import Path
 
+from labkit.loading import describe_exception, load_chosen
+from labkit.svg import Drawing
+
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parents[2]))  # the project's folder, which holds labkit
-
-from labkit.loading import (  # noqa: E402
-    LoadError,
-    chosen_file,
-    describe_exception,
-    load_module,
-)
-
-SCHEDULES = ("forward", "gpipe", "1f1b", "interleaved")
+TITLES = {
+    "forward": "forward only",
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "interleaved 1F1B, {chunks} chunks per rank",
+}
+KINDS = {  # of an op: its colour, its name
+    "F": ("c0", "forward"),
+    "B": ("c1", "backward"),
+    "I": ("c3", "backward, input"),
+    "W": ("c2", "backward, weights"),
+}
+CELL_W, CELL_H, LEFT, TOP = 18, 22, 52, 26
 
 
 def text(grid):
@@ -48,105 +52,53 @@ def _label(cell, rank):
     return f"{kind}{microbatch}" if stage == rank else f"{stage}{kind}{microbatch}"
 
 
-# Inlined in a page, the drawing takes the page's colours (currentColor and the --lab variables).
-# Alone (svg:root), it brings its own for light and dark.
-STYLE = """
-.pg text { font: 9px system-ui, sans-serif; fill: currentColor; text-anchor: middle }
-.pg .rank { text-anchor: end }
-.pg .title { font-size: 12px; font-weight: 600; text-anchor: start }
-.pg .key { text-anchor: start }
-.pg rect { stroke: var(--bg, #fff); stroke-width: 1 }
-.pg .idle { fill: var(--lab-idle, #e4e4e4) }
-.pg .F { fill: var(--lab-c0, #0b62a8) }
-.pg .B { fill: var(--lab-c1, #b04600) }
-.pg .I { fill: var(--lab-c3, #8a2a8f) }
-.pg .W { fill: var(--lab-c2, #1b7a3a) }
-.pg text.on { fill: var(--bg, #fff) }
-.pg .odd { fill: var(--bg, #fff); stroke-width: 2 }
-.pg .F.odd { stroke: var(--lab-c0, #0b62a8) }
-.pg .B.odd { stroke: var(--lab-c1, #b04600) }
-.pg .I.odd { stroke: var(--lab-c3, #8a2a8f) }
-.pg .W.odd { stroke: var(--lab-c2, #1b7a3a) }
-svg.pg:root { background: var(--bg, #fff); color: #1f2328 }
-@media (prefers-color-scheme: dark) {
-  svg.pg:root { --bg: #0d1117; --lab-c0: #6cb6ff; --lab-c1: #ffa657; --lab-c2: #7ee787;
-    --lab-c3: #e0a2ff; --lab-idle: #2d333b; color: #e6edf3 }
-}
-"""
-KINDS = {"F": "forward", "B": "backward", "I": "backward, input", "W": "backward, weights"}
-CELL_W, CELL_H, LEFT, TOP = 18, 22, 46, 26
-
-
 def svg(grid, title):
-    """The grid as an SVG document that follows the colours of the page it is inlined in.
-
-    Rows are ranks, columns are ticks. A rank's odd chunks (stage // ranks) are drawn hollow.
-    """
-    ticks = max(map(len, grid))
-    width, bottom = LEFT + ticks * CELL_W + 8, TOP + len(grid) * CELL_H
-    idle = sum(row.count(None) for row in grid)
-    shapes, kinds, hollow = [], set(), False
+    """The grid as an .svg file: rows are ranks, columns ticks; a rank's odd chunks are pale."""
+    ticks, bottom, key = max(map(len, grid)), TOP + len(grid) * CELL_H, _key(grid)
+    ends = [LEFT + ticks * CELL_W, LEFT + 8 * len(title), key[-1][0] + 16 + 6 * len(key[-1][2])]
+    d = Drawing(max(ends) + 8, bottom + 40)
+    d.text(LEFT, 16, title, "fg", "start", 13, "bold")
     for rank, row in enumerate(grid):
-        y = TOP + rank * CELL_H
-        shapes.append(f'<text class="rank" x="{LEFT - 6}" y="{y + 15}">rank {rank}</text>')
-        tick = 0
+        y, tick = TOP + rank * CELL_H, 0
+        d.text(LEFT - 6, y + 15, f"rank {rank}", "muted", "end", 11)
         for cell, run in groupby(row):
             span = len(list(run))
-            x, w = LEFT + tick * CELL_W, span * CELL_W
+            _op(d, cell, rank, len(grid), LEFT + tick * CELL_W, y, span)
             tick += span
-            if cell is None:
-                cells = range(x, x + w, CELL_W)
-                shapes += [_rect("idle", at, y, CELL_W, "idle") for at in cells]
-                continue
-            kind, stage, microbatch = ("F", rank, cell) if isinstance(cell, int) else cell
-            odd = stage // len(grid) % 2 == 1
-            kinds.add(kind)
-            hollow |= odd
-            what = f"stage {stage}, {KINDS[kind]}, microbatch {microbatch}"
-            shapes.append(_rect(f"{kind} odd" if odd else kind, x, y, w, what, inset=odd))
-            on = "" if odd else ' class="on"'
-            shapes.append(f'<text{on} x="{x + w / 2:g}" y="{y + 15}">{microbatch}</text>')
-    every = 1 if ticks <= 24 else 5
-    for tick in range(0, ticks, every):
-        x = LEFT + tick * CELL_W + CELL_W / 2
-        shapes.append(f'<text x="{x:g}" y="{bottom + 12}">{tick}</text>')
-    shapes.append(f'<text class="rank" x="{LEFT - 6}" y="{bottom + 12}">tick</text>')
-    key = [(kind, KINDS[kind]) for kind in KINDS if kind in kinds] + [("idle", "idle: the bubble")]
-    if hollow:
-        key.insert(-1, ("F odd", "hollow: the rank's second chunk"))
-    x = LEFT
-    for kind, words in key:
-        shapes.append(
-            f'<rect class="{kind}" x="{x + 1}" y="{bottom + 20}" width="10" height="10"/>'
-        )
-        shapes.append(f'<text class="key" x="{x + 16}" y="{bottom + 29}">{words}</text>')
-        x += 30 + 5 * len(words)
-    width = max(width, x, LEFT + 7 * len(title))
-    summary = f"{title}: {len(grid)} ranks, {ticks} ticks, {idle} of {len(grid) * ticks} cells idle"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="pg" viewBox="0 0 {width} {bottom + 38}" '
-        f'width="{width}" height="{bottom + 38}" role="img" aria-label="{escape(summary)}">'
-        f"<style>{STYLE}</style>\n"
-        f'<text class="title" x="{LEFT}" y="15">{escape(title)}</text>\n'
-        + "\n".join(shapes)
-        + "\n</svg>\n"
-    )
+    for tick in range(0, ticks, 1 if ticks <= 24 else 5):
+        d.text(LEFT + (tick + 0.5) * CELL_W, bottom + 13, str(tick), "muted", size=10)
+    d.text(LEFT - 6, bottom + 13, "tick", "muted", "end", 11)
+    for x, look, words in key:
+        d.rect(x, bottom + 22, 10, 10, *look)
+        d.text(x + 15, bottom + 31, words, "fg", "start", 11)
+    idle = sum(row.count(None) for row in grid)
+    cells = f"{idle} of {sum(map(len, grid))} cells idle"
+    return d.standalone(f"{title}: {len(grid)} ranks, {ticks} ticks, {cells}")
 
 
-def _rect(kind, x, y, width, what, inset=False):
-    gap = 2 if inset else 0
-    return (
-        f'<rect class="{kind}" x="{x + gap}" y="{y + gap}" width="{width - 2 * gap}" '
-        f'height="{CELL_H - 2 * gap}"><title>{what}</title></rect>'
-    )
+def _op(d, cell, rank, ranks, x, y, span):
+    if cell is None:
+        for tick in range(span):
+            d.rect(x + tick * CELL_W, y, CELL_W, CELL_H, "idle", "edge")
+        return
+    kind, stage, microbatch = ("F", rank, cell) if isinstance(cell, int) else cell
+    pale = stage // ranks % 2 == 1
+    d.rect(x, y, span * CELL_W, CELL_H, KINDS[kind][0], "edge soft" if pale else "edge")
+    d.text(x + span * CELL_W / 2, y + 15, str(microbatch), "fg" if pale else "bg", size=10)
 
 
-def load_implementation():
-    """solution.py beside this file, or starter.py with LAB_IMPL=starter.
-
-    ValueError for another LAB_IMPL, LoadError for a file that cannot be imported.
-    """
-    return load_module(chosen_file(HERE))
+def _key(grid):
+    """[(x, (fill, extra), words)] of what the grid shows."""
+    ops = [cell for row in grid for cell in row if isinstance(cell, tuple)]
+    kinds = {op[0] for op in ops} or {"F"}
+    shown = [((colour, ""), words) for kind, (colour, words) in KINDS.items() if kind in kinds]
+    if any(op[1] >= len(grid) for op in ops):
+        shown.append((("c0", "soft"), "pale: the rank's second chunk"))
+    x, key = LEFT, []
+    for look, words in [*shown, (("idle", ""), "idle: the bubble")]:
+        key.append((x, look, words))
+        x += 32 + 6 * len(words)
+    return key
 
 
 def attempt(lab, function, *arguments):
@@ -190,14 +142,11 @@ def main(arguments=None):
     )
     parser.add_argument("p", type=int, help="stages (ranks)")
     parser.add_argument("m", type=int, help="microbatches")
-    parser.add_argument("--schedule", choices=SCHEDULES, default="forward")
+    parser.add_argument("--schedule", choices=TITLES, default="forward")
     parser.add_argument("--chunks", type=int, default=2, help="stages per rank, if interleaved")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write the drawing to FILE")
     chosen = parser.parse_args(arguments)
-    try:
-        lab = load_implementation()
-    except (ValueError, LoadError) as error:
-        parser.exit(2, f"grid.py: {error}\n")
+    lab = load_chosen(HERE)
     made, problem = attempt(lab, build, lab, chosen.schedule, chosen.p, chosen.m, chosen.chunks)
     grid, order = made or (None, None)
     if not problem and not is_grid(grid):
@@ -214,10 +163,8 @@ def main(arguments=None):
         peaks, todo = attempt(lab, lab.peak_live_activations, order)
         print("peak live activations per rank:", *([f"not counted ({todo})"] if todo else peaks))
     if chosen.svg:
-        name = {"forward": "forward only", "gpipe": "GPipe", "1f1b": "1F1B"}
-        title = name.get(chosen.schedule, f"interleaved 1F1B, {chosen.chunks} chunks per rank")
-        title += f", p = {chosen.p}, m = {chosen.m}"
-        title += f": bubble {bubble}" if bubble is not None else ""
+        title = f"{TITLES[chosen.schedule].format(chunks=chosen.chunks)}, p = {chosen.p}, "
+        title += f"m = {chosen.m}" + (f": bubble {bubble}" if bubble is not None else "")
         chosen.svg.write_text(svg(grid, title), encoding="utf-8")
         print(f"wrote {chosen.svg}")
 

@@ -5,35 +5,63 @@
     stage 2  . . 0 1 2 3        6 of 18 cells are idle: the bubble is 1/3
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
-(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction.
+(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Bad input is a
+ValueError that names the argument and its value: `require`, given, checks what it is called with.
 """
 
+import reprlib
 from collections import Counter
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, inf
+from numbers import Integral, Real
 
 
-def _check_count(name, value):
-    """ValueError naming the argument and its value, unless it is a whole number >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r}: give a whole number, 1 or more")
+def require(**arguments):
+    """Raise ValueError, naming argument and value, unless every argument makes sense.
+
+    ACCEPTED says by name what makes sense; an argument that is not in it is a count: whole and at
+    least 1.
+    """
+    for name, value in arguments.items():
+        makes_sense, wanted = ACCEPTED.get(name, (_is_count, "a whole number, 1 or more"))
+        if not makes_sense(value):
+            raise ValueError(f"{name}={reprlib.repr(value)}: give {wanted}")
 
 
-def _check_seconds(name, value, allow_zero=False):
-    """ValueError naming the argument and its value, unless it is a time in seconds."""
-    number = isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
-    if not number or not (0 <= value < float("inf")) or (value == 0 and not allow_zero):
-        raise ValueError(
-            f"{name}={value!r}: give seconds, {'0 or more' if allow_zero else 'above 0'}"
-        )
+def _is_count(value):
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
-def _check_grid(grid):
-    """ValueError unless the grid is a non-empty list of rows of one length, 1 or more."""
-    if not isinstance(grid, list) or not grid or not all(isinstance(row, list) for row in grid):
-        raise ValueError(f"grid={grid!r}: give a list with one row (a list of cells) per stage")
-    if len({len(row) for row in grid}) != 1 or not grid[0]:
-        raise ValueError(f"grid rows have {[len(row) for row in grid]} cells: give one length >= 1")
+def _is_time(value):
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < inf
+
+
+def _is_list(value, of):
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(of, value))
+
+
+def _is_grid(grid):
+    rows = _is_list(grid, of=lambda row: _is_list(row, of=lambda cell: True))
+    return rows and len({len(row) for row in grid}) == 1
+
+
+def _is_order(order):
+    return _is_list(order, of=lambda ops: isinstance(ops, (list, tuple))) and _is_list(
+        [op for ops in order for op in ops], of=lambda op: op[0] in ("F", "B")
+    )
+
+
+ACCEPTED = {
+    "model_s": (lambda s: _is_time(s) and s > 0, "seconds, above 0"),
+    "hop_s": (_is_time, "seconds, 0 or more"),
+    "stage_s": (
+        lambda stages: _is_list(stages, of=lambda s: _is_time(s) and s > 0),
+        "a list with the seconds of each stage, above 0",
+    ),
+    "budget": (lambda share: isinstance(share, Real) and 0 < share < 1, "a share between 0 and 1"),
+    "grid": (_is_grid, "a list with one row (a list of cells) per stage, all of one length >= 1"),
+    "order": (_is_order, "a list with the ops of each rank, kind 'F' or 'B', one op at least"),
+}
 
 
 # --- the bubble, by algebra and by counting ---------------------------------------------------
@@ -43,12 +71,10 @@ def bubble_fraction(p, m):
     """Idle share of p stages that pass on m microbatches, as an exact Fraction.
 
     The window is common to all stages: from the first tick of the first stage to the last tick of
-    the last. ValueError for p < 1 or m < 1.
-    Source: GPipe (arXiv 1811.06965), section 2.3.
+    the last. ValueError for p < 1 or m < 1. Source: GPipe (arXiv 1811.06965), section 2.3.
     """
+    require(p=p, m=m)
     # BEGIN SOLUTION (task 1)
-    _check_count("p", p)
-    _check_count("m", m)
     # a stage works m ticks and waits p - 1 ticks, some before its work and the rest after
     return Fraction(p - 1, p + m - 1)
     # END SOLUTION
@@ -60,9 +86,8 @@ def schedule_grid(p, m):
     A stage runs one microbatch per tick, in order, as soon as the stage before it has finished that
     microbatch in an earlier tick. p rows of one length. ValueError for p < 1 or m < 1.
     """
+    require(p=p, m=m)
     # BEGIN SOLUTION (task 2)
-    _check_count("p", p)
-    _check_count("m", m)
     grid = [[] for _ in range(p)]
     finished = [0] * p  # how many microbatches each stage has finished
     while finished[-1] < m:
@@ -83,8 +108,8 @@ def grid_bubble(grid):
 
     ValueError for a grid without cells or with rows of different lengths.
     """
+    require(grid=grid)
     # BEGIN SOLUTION (task 3)
-    _check_grid(grid)
     idle = sum(cell is None for row in grid for cell in row)
     return Fraction(idle, len(grid) * len(grid[0]))
     # END SOLUTION
@@ -96,13 +121,10 @@ def min_microbatches(p, budget, strict=False):
     budget is a Fraction or a float between 0 and 1; a float means the decimal it is written as, so
     0.1 is one tenth. ValueError for p < 1 and for a budget outside (0, 1).
     """
+    require(p=p, budget=budget)
     # BEGIN SOLUTION (task 4)
-    _check_count("p", p)
-    if not isinstance(budget, (float, Fraction)) or not 0 < budget < 1:
-        raise ValueError(f"budget={budget!r}: give a fraction of the time, above 0 and below 1")
-    budget = Fraction(str(budget))
     # (p-1)/(p+m-1) <= budget, solved for m
-    least = (p - 1) * (1 / budget - 1)
+    least = (p - 1) * (1 / Fraction(str(budget)) - 1)
     return max(1, floor(least) + 1 if strict else ceil(least))
     # END SOLUTION
 
@@ -116,10 +138,8 @@ def latency_s(p, model_s, hop_s):
     model_s: seconds of the whole model on one device. hop_s: seconds from one stage to the next.
     ValueError for p < 1, model_s <= 0, hop_s < 0.
     """
+    require(p=p, model_s=model_s, hop_s=hop_s)
     # BEGIN SOLUTION (task 5)
-    _check_count("p", p)
-    _check_seconds("model_s", model_s)
-    _check_seconds("hop_s", hop_s, allow_zero=True)
     return model_s + (p - 1) * hop_s
     # END SOLUTION
 
@@ -127,11 +147,11 @@ def latency_s(p, model_s, hop_s):
 def throughput_per_s(p, m, model_s, hop_s):
     """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
 
-    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s;
-    with Fractions for seconds the rate is exact.
+    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s, and
+    ValueError for m < 1; with Fractions for seconds the rate is exact.
     """
+    require(p=p, m=m, model_s=model_s, hop_s=hop_s)
     # BEGIN SOLUTION (task 5)
-    _check_count("m", m)
     # the first microbatch takes the latency, each further one leaves one stage time later
     return m / (latency_s(p, model_s, hop_s) + (m - 1) * model_s / p)
     # END SOLUTION
@@ -141,10 +161,11 @@ def decode_steps_per_s(p, in_flight, model_s, hop_s):
     """Microbatch steps per second in steady decoding with `in_flight` microbatches in the loop.
 
     A sequence's next token needs its last one, so a microbatch comes back to stage 0 only after it
-    left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s.
+    left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s, and
+    ValueError for in_flight < 1.
     """
+    require(p=p, in_flight=in_flight, model_s=model_s, hop_s=hop_s)
     # BEGIN SOLUTION (task 5)
-    _check_count("in_flight", in_flight)
     # one round: either the stages are busy all the time, or the loop waits for its own way through
     round_s = max(in_flight * model_s / p, latency_s(p, model_s, hop_s))
     return in_flight / round_s
@@ -157,12 +178,7 @@ def makespan_s(stage_s, m, hop_s=0):
     stage_s: list with the seconds of each stage, in order. hop_s: seconds between neighbours.
     ValueError for an empty list, a stage time <= 0, m < 1, hop_s < 0.
     """
-    if not isinstance(stage_s, (list, tuple)) or not stage_s:
-        raise ValueError(f"stage_s={stage_s!r}: give a list with the seconds of each stage")
-    for stage, seconds in enumerate(stage_s):
-        _check_seconds(f"stage_s[{stage}]", seconds)
-    _check_count("m", m)
-    _check_seconds("hop_s", hop_s, allow_zero=True)
+    require(stage_s=stage_s, m=m, hop_s=hop_s)
     # BEGIN SOLUTION (task 6)
     free = [0] * len(stage_s)  # when each stage has finished what it was given so far
     for _ in range(m):
@@ -194,19 +210,10 @@ def plan_bill(
     a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
     Sources: Megatron-LM (arXiv 1909.08053) section 3; arXiv 2104.04473 section 4.1.
     """
-    counts = {
-        "tp_size": tp_size,
-        "pp_size": pp_size,
-        "gpus_per_node": gpus_per_node,
-        "num_layers": num_layers,
-        "hidden_size": hidden_size,
-        "tokens": tokens,
-        "bytes_per_value": bytes_per_value,
-    }
-    for name, value in counts.items():
-        _check_count(name, value)
+    require(tp_size=tp_size, pp_size=pp_size, gpus_per_node=gpus_per_node, num_layers=num_layers)
+    require(hidden_size=hidden_size, tokens=tokens, m=m, bytes_per_value=bytes_per_value)
     if pp_size > num_layers:
-        raise ValueError(f"pp_size={pp_size}: {num_layers} layers cannot fill so many stages")
+        raise ValueError(f"pp_size={pp_size}: num_layers={num_layers} cannot fill so many stages")
     if gpus_per_node % tp_size and tp_size % gpus_per_node:
         raise ValueError(
             f"tp_size={tp_size}: a stage would straddle nodes of gpus_per_node={gpus_per_node}; "
@@ -214,22 +221,23 @@ def plan_bill(
         )
     # BEGIN SOLUTION (task 7)
     activation_bytes = tokens * hidden_size * bytes_per_value
+    boundaries = pp_size - 1
     stages_per_node = max(1, gpus_per_node // tp_size)
-    crossings = (pp_size - 1) // stages_per_node  # every stages_per_node-th boundary leaves a node
+    crossings = boundaries // stages_per_node  # every stages_per_node-th boundary leaves a node
 
     ring_steps = 2 * num_layers * 2 * (tp_size - 1)  # two all-reduces per layer; none for one rank
-    bytes_per_link = ring_steps * Fraction(activation_bytes, tp_size)
-    # a ring over k > 1 nodes leaves a node k times, and each of its steps waits for those links
-    nodes_per_ring = tp_size // gpus_per_node
-    spans_nodes = nodes_per_ring > 1
-    links_between_nodes = nodes_per_ring if spans_nodes else 0
+    local_steps, node_steps, ring_bytes = ring_steps, 0, Fraction(0)
+    if tp_size > gpus_per_node:  # the ring leaves each of its nodes, and every step waits for that
+        local_steps, node_steps = 0, ring_steps
+        ring_nodes = tp_size // gpus_per_node
+        ring_bytes = ring_nodes * ring_steps * Fraction(activation_bytes, tp_size)
     return {
         "num_nodes": ceil(Fraction(tp_size * pp_size, gpus_per_node)),
         "bubble": bubble_fraction(pp_size, m),
         "activation_bytes": activation_bytes,
-        "local_hops": (0 if spans_nodes else ring_steps) + pp_size - 1 - crossings,
-        "node_hops": (ring_steps if spans_nodes else 0) + crossings,
-        "bytes_between_nodes": links_between_nodes * bytes_per_link + crossings * activation_bytes,
+        "local_hops": local_steps + boundaries - crossings,
+        "node_hops": node_steps + crossings,
+        "bytes_between_nodes": ring_bytes + crossings * activation_bytes,
     }
     # END SOLUTION
 
@@ -242,8 +250,7 @@ def plan_bill(
 
 def gpipe_order(p, m):
     """GPipe: all forwards, then all backwards. One stage per rank. Given as the worked example."""
-    _check_count("p", p)
-    _check_count("m", m)
+    require(p=p, m=m)
     return [
         [("F", rank, i) for i in range(m)] + [("B", rank, i) for i in range(m)] for rank in range(p)
     ]
@@ -254,18 +261,13 @@ def replay(order, forward_ticks=1, backward_ticks=2):
 
     Ranks start each op as early as they can, in the order given. F of stage s needs F of stage s-1;
     B of stage s needs F of stage s and B of stage s+1; all of the same microbatch, finished. Rows
-    have one length. ValueError for no ops, for a kind that is neither F nor B, for ticks < 1, and
-    for a deadlock: an order that can never finish, with the op at which each rank is stuck.
+    have one length. ValueError for an order without ops, for ticks < 1, and for a deadlock: an
+    order that can never finish. That message holds each op at which a rank is stuck, as it is
+    written in Python: ('B', 1, 0).
     """
-    _check_count("forward_ticks", forward_ticks)
-    _check_count("backward_ticks", backward_ticks)
-    if not isinstance(order, list) or not any(order):
-        raise ValueError(f"order={order!r}: give a list with the ops of each rank")
+    require(order=order, forward_ticks=forward_ticks, backward_ticks=backward_ticks)
     ticks = {"F": forward_ticks, "B": backward_ticks}
-    for kind in {op[0] for ops in order for op in ops}:
-        if kind not in ticks:
-            raise ValueError(f"order: kind {kind!r} is neither 'F' nor 'B'")
-    # BEGIN SOLUTION (task 8)
+    # BEGIN SOLUTION (task 8, stretch)
     last_stage = max(stage for ops in order for _, stage, _ in ops)
     grid = [[] for _ in order]
     finished = {}  # op -> the first tick that can use its result
@@ -286,7 +288,7 @@ def replay(order, forward_ticks=1, backward_ticks=2):
     # END SOLUTION
 
 
-# BEGIN SOLUTION (task 8)
+# BEGIN SOLUTION (task 8, stretch)
 def _needs(op, last_stage):
     """The ops whose results `op` reads."""
     kind, stage, microbatch = op
@@ -302,14 +304,14 @@ def _needs(op, last_stage):
 
 
 def one_f_one_b_order(p, m):
-    """1F1B: rank r runs p - 1 - r forwards, then one forward and one backward in turn, then drains.
+    """1F1B: a rank warms up with forwards, then one forward and one backward in turn, then drains.
 
-    One stage per rank; both kinds in microbatch order. ValueError for p < 1 or m < 1.
-    Source: PipeDream-Flush, arXiv 2104.04473 section 2.2.1.
+    One stage per rank; both kinds in microbatch order. The warm-up is just long enough for every
+    rank behind to have a microbatch to work on, and never longer than the batch.
+    ValueError for p < 1 or m < 1. Source: PipeDream-Flush, arXiv 2104.04473 section 2.2.1.
     """
-    # BEGIN SOLUTION (task 9)
-    _check_count("p", p)
-    _check_count("m", m)
+    require(p=p, m=m)
+    # BEGIN SOLUTION (task 9, stretch)
     return [
         _one_forward_one_backward(
             forwards=[("F", rank, i) for i in range(m)],
@@ -321,7 +323,7 @@ def one_f_one_b_order(p, m):
     # END SOLUTION
 
 
-# BEGIN SOLUTION (task 9)
+# BEGIN SOLUTION (task 9, stretch)
 def _one_forward_one_backward(forwards, backwards, warmup):
     """`warmup` forwards, then pairs, then the backwards that are left."""
     pairs = zip(forwards[warmup:], backwards, strict=False)
@@ -336,18 +338,18 @@ def interleaved_order(p, m, v):
     """Interleaved 1F1B: rank r holds the v stages r, r+p, r+2p, ... of p*v thinner stages.
 
     Microbatches go in groups of p: the group passes the rank's first chunk, then its second, ...;
-    backwards the same way with the last chunk first. Rank r warms up with (v-1)*p + 2*(p-1-r)
-    forwards (never more than there are). ValueError for p < 1, v < 2 and when p does not divide m.
+    backwards the same way with the last chunk first. A rank warms up with the forwards that come
+    before microbatch 0 in its last chunk, and one more for each hop of microbatch 0 from there to
+    the last stage and back (never more than there are); then pairs, then what is left, as in 1F1B.
+    ValueError for p < 1, v < 2 and when p does not divide m.
     Source: arXiv 2104.04473 section 2.2.2; Megatron-LM get_pp_rank_microbatches.
     """
-    # BEGIN SOLUTION (task 10)
-    _check_count("p", p)
-    _check_count("m", m)
-    _check_count("v", v)
+    require(p=p, m=m, v=v)
     if v < 2:
         raise ValueError(f"v={v}: interleaving needs 2 or more chunks per rank")
     if m % p:
         raise ValueError(f"m={m}: give a multiple of p={p}, microbatches go in groups of p")
+    # BEGIN SOLUTION (task 10, stretch)
     turns = [
         (chunk, microbatch)
         for group in range(0, m, p)
@@ -368,11 +370,10 @@ def interleaved_order(p, m, v):
 def peak_live_activations(order):
     """Per rank, the most activations it holds at once: from the start of an F to the end of its B.
 
-    Ranks run one op at a time, so the order alone decides. ValueError for an order without ranks.
+    Ranks run one op at a time, so the order alone decides. ValueError for an order without ops.
     """
-    # BEGIN SOLUTION (task 11)
-    if not isinstance(order, list) or not order:
-        raise ValueError(f"order={order!r}: give a list with the ops of each rank")
+    require(order=order)
+    # BEGIN SOLUTION (task 11, stretch)
     peaks = []
     for ops in order:
         live = peak = 0
@@ -390,9 +391,8 @@ def audit_order(order, num_stages, m):
     Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. Each
     value is a sorted list of ops without duplicates. ValueError for num_stages < 1 or m < 1.
     """
-    # BEGIN SOLUTION (task 12)
-    _check_count("num_stages", num_stages)
-    _check_count("m", m)
+    require(num_stages=num_stages, m=m)
+    # BEGIN SOLUTION (task 12, stretch)
     due = {(kind, stage, i) for kind in "FB" for stage in range(num_stages) for i in range(m)}
     times = Counter(op for ops in order for op in ops)
     return {
@@ -410,11 +410,11 @@ def span_bubble(grid):
     Zero-bubble papers report this one (arXiv 2401.10241 section 5.3). ValueError as in grid_bubble,
     and for a grid in which nothing runs.
     """
-    # BEGIN SOLUTION (task 13)
-    _check_grid(grid)
-    busy = [[tick for tick, cell in enumerate(row) if cell is not None] for row in grid]
-    if not any(busy):
+    require(grid=grid)
+    if all(cell is None for row in grid for cell in row):
         raise ValueError("grid: nothing runs in it, so no rank has a span")
+    # BEGIN SOLUTION (task 13, stretch)
+    busy = [[tick for tick, cell in enumerate(row) if cell is not None] for row in grid]
     span = max(ticks[-1] - ticks[0] + 1 for ticks in busy if ticks)
     work = max(len(ticks) for ticks in busy)
     return Fraction(span - work, span)

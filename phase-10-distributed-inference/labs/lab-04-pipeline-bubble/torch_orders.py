@@ -8,14 +8,12 @@ publishes for its visualiser, "1F1B runtime" is what its training step makes a s
 """
 
 import argparse
-import hashlib
 import json
-import platform
-import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
+
+from labkit.provenance import write_provenance
 
 OUT = Path(__file__).parent / "captures" / "torch-schedules"
 TORCH_VERSION = "2.13.0"
@@ -107,19 +105,14 @@ def main():
     orders = OUT / "orders.json"
     rows = ",\n".join(json.dumps(row) for row in capture())
     orders.write_text(f"[\n{rows}\n]\n")
-    git = ["git", "-C", str(OUT), "rev-parse", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    provenance = {
-        "command": "python torch_orders.py",
-        "what": "op orders of torch.distributed.pipelining.schedules, unrepaired",
-        "torch": torch.__version__,
-        "torch_git_commit": torch.version.git_version,
-        "python": platform.python_version(),
-        "git_commit": commit or None,
-        "date": datetime.now(UTC).date().isoformat(),
-        "sha256": {orders.name: hashlib.sha256(orders.read_bytes()).hexdigest()},
-    }
-    (OUT / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    write_provenance(
+        "python torch_orders.py",
+        OUT,
+        [orders.name],
+        packages=("torch",),
+        what="op orders of torch.distributed.pipelining.schedules, unrepaired",
+        torch_git_commit=torch.version.git_version,
+    )
     print(f"wrote {len(rows.splitlines())} orders to {OUT.relative_to(Path(__file__).parent)}")
 
 
