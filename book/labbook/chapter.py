@@ -146,6 +146,8 @@ def _inline_drawings(text: str, folder: Path) -> str:
             raise BookError(f"no drawing {name!r} beside the README")
         svg = (folder / name).read_text(encoding="utf-8")
         svg = " ".join(svg[svg.index("<svg") :].split())
+        # the theme has the colours; older drawings keep a style that is their own (svg.x:root)
+        svg = re.sub(r"<style>.*?</style>", lambda s: s[0] if ":root" in s[0] else "", svg)
         label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
         opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
         svg = f"{opening} {label}>" + svg.partition(">")[2]

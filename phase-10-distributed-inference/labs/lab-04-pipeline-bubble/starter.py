@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [4945266b947a]
+# lab-04 starter: write where NotImplementedError stands. [cff1bef631f5]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -6,35 +6,63 @@
     stage 2  . . 0 1 2 3        6 of 18 cells are idle: the bubble is 1/3
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
-(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction.
+(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Bad input is a
+ValueError that names the argument and its value: `require`, given, checks what it is called with.
 """
 
+import reprlib
 from collections import Counter
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, inf
+from numbers import Integral, Real
 
 
-def _check_count(name, value):
-    """ValueError naming the argument and its value, unless it is a whole number >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r}: give a whole number, 1 or more")
+def require(**arguments):
+    """Raise ValueError, naming argument and value, unless every argument makes sense.
+
+    ACCEPTED says by name what makes sense; an argument that is not in it is a count: whole and at
+    least 1.
+    """
+    for name, value in arguments.items():
+        makes_sense, wanted = ACCEPTED.get(name, (_is_count, "a whole number, 1 or more"))
+        if not makes_sense(value):
+            raise ValueError(f"{name}={reprlib.repr(value)}: give {wanted}")
 
 
-def _check_seconds(name, value, allow_zero=False):
-    """ValueError naming the argument and its value, unless it is a time in seconds."""
-    number = isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
-    if not number or not (0 <= value < float("inf")) or (value == 0 and not allow_zero):
-        raise ValueError(
-            f"{name}={value!r}: give seconds, {'0 or more' if allow_zero else 'above 0'}"
-        )
+def _is_count(value):
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
-def _check_grid(grid):
-    """ValueError unless the grid is a non-empty list of rows of one length, 1 or more."""
-    if not isinstance(grid, list) or not grid or not all(isinstance(row, list) for row in grid):
-        raise ValueError(f"grid={grid!r}: give a list with one row (a list of cells) per stage")
-    if len({len(row) for row in grid}) != 1 or not grid[0]:
-        raise ValueError(f"grid rows have {[len(row) for row in grid]} cells: give one length >= 1")
+def _is_time(value):
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < inf
+
+
+def _is_list(value, of):
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(of, value))
+
+
+def _is_grid(grid):
+    rows = _is_list(grid, of=lambda row: _is_list(row, of=lambda cell: True))
+    return rows and len({len(row) for row in grid}) == 1
+
+
+def _is_order(order):
+    return _is_list(order, of=lambda ops: isinstance(ops, (list, tuple))) and _is_list(
+        [op for ops in order for op in ops], of=lambda op: op[0] in ("F", "B")
+    )
+
+
+ACCEPTED = {
+    "model_s": (lambda s: _is_time(s) and s > 0, "seconds, above 0"),
+    "hop_s": (_is_time, "seconds, 0 or more"),
+    "stage_s": (
+        lambda stages: _is_list(stages, of=lambda s: _is_time(s) and s > 0),
+        "a list with the seconds of each stage, above 0",
+    ),
+    "budget": (lambda share: isinstance(share, Real) and 0 < share < 1, "a share between 0 and 1"),
+    "grid": (_is_grid, "a list with one row (a list of cells) per stage, all of one length >= 1"),
+    "order": (_is_order, "a list with the ops of each rank, kind 'F' or 'B', one op at least"),
+}
 
 
 # --- the bubble, by algebra and by counting ---------------------------------------------------
@@ -44,11 +72,11 @@ def bubble_fraction(p, m):
     """Idle share of p stages that pass on m microbatches, as an exact Fraction.
 
     The window is common to all stages: from the first tick of the first stage to the last tick of
-    the last. ValueError for p < 1 or m < 1.
-    Source: GPipe (arXiv 1811.06965), section 2.3.
+    the last. ValueError for p < 1 or m < 1. Source: GPipe (arXiv 1811.06965), section 2.3.
     """
+    require(p=p, m=m)
     raise NotImplementedError(
-        "lab-04 · bubble_fraction is yours to write (about 3 lines). "
+        "lab-04 · bubble_fraction is yours to write (about 1 line). "
         "Chapter: README.md, task 1"
     )
 
@@ -59,8 +87,9 @@ def schedule_grid(p, m):
     A stage runs one microbatch per tick, in order, as soon as the stage before it has finished that
     microbatch in an earlier tick. p rows of one length. ValueError for p < 1 or m < 1.
     """
+    require(p=p, m=m)
     raise NotImplementedError(
-        "lab-04 · schedule_grid is yours to write (about 13 lines). "
+        "lab-04 · schedule_grid is yours to write (about 11 lines). "
         "Chapter: README.md, task 2"
     )
 
@@ -70,8 +99,9 @@ def grid_bubble(grid):
 
     ValueError for a grid without cells or with rows of different lengths.
     """
+    require(grid=grid)
     raise NotImplementedError(
-        "lab-04 · grid_bubble is yours to write (about 3 lines). "
+        "lab-04 · grid_bubble is yours to write (about 2 lines). "
         "Chapter: README.md, task 3"
     )
 
@@ -82,8 +112,9 @@ def min_microbatches(p, budget, strict=False):
     budget is a Fraction or a float between 0 and 1; a float means the decimal it is written as, so
     0.1 is one tenth. ValueError for p < 1 and for a budget outside (0, 1).
     """
+    require(p=p, budget=budget)
     raise NotImplementedError(
-        "lab-04 · min_microbatches is yours to write (about 6 lines). "
+        "lab-04 · min_microbatches is yours to write (about 2 lines). "
         "Chapter: README.md, task 4"
     )
 
@@ -97,8 +128,9 @@ def latency_s(p, model_s, hop_s):
     model_s: seconds of the whole model on one device. hop_s: seconds from one stage to the next.
     ValueError for p < 1, model_s <= 0, hop_s < 0.
     """
+    require(p=p, model_s=model_s, hop_s=hop_s)
     raise NotImplementedError(
-        "lab-04 · latency_s is yours to write (about 4 lines). "
+        "lab-04 · latency_s is yours to write (about 1 line). "
         "Chapter: README.md, task 5"
     )
 
@@ -106,11 +138,12 @@ def latency_s(p, model_s, hop_s):
 def throughput_per_s(p, m, model_s, hop_s):
     """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
 
-    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s;
-    with Fractions for seconds the rate is exact.
+    A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s, and
+    ValueError for m < 1; with Fractions for seconds the rate is exact.
     """
+    require(p=p, m=m, model_s=model_s, hop_s=hop_s)
     raise NotImplementedError(
-        "lab-04 · throughput_per_s is yours to write (about 2 lines). "
+        "lab-04 · throughput_per_s is yours to write (about 1 line). "
         "Chapter: README.md, task 5"
     )
 
@@ -119,10 +152,12 @@ def decode_steps_per_s(p, in_flight, model_s, hop_s):
     """Microbatch steps per second in steady decoding with `in_flight` microbatches in the loop.
 
     A sequence's next token needs its last one, so a microbatch comes back to stage 0 only after it
-    left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s.
+    left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s, and
+    ValueError for in_flight < 1.
     """
+    require(p=p, in_flight=in_flight, model_s=model_s, hop_s=hop_s)
     raise NotImplementedError(
-        "lab-04 · decode_steps_per_s is yours to write (about 3 lines). "
+        "lab-04 · decode_steps_per_s is yours to write (about 2 lines). "
         "Chapter: README.md, task 5"
     )
 
@@ -133,12 +168,7 @@ def makespan_s(stage_s, m, hop_s=0):
     stage_s: list with the seconds of each stage, in order. hop_s: seconds between neighbours.
     ValueError for an empty list, a stage time <= 0, m < 1, hop_s < 0.
     """
-    if not isinstance(stage_s, (list, tuple)) or not stage_s:
-        raise ValueError(f"stage_s={stage_s!r}: give a list with the seconds of each stage")
-    for stage, seconds in enumerate(stage_s):
-        _check_seconds(f"stage_s[{stage}]", seconds)
-    _check_count("m", m)
-    _check_seconds("hop_s", hop_s, allow_zero=True)
+    require(stage_s=stage_s, m=m, hop_s=hop_s)
     raise NotImplementedError(
         "lab-04 · makespan_s is yours to write (about 7 lines). "
         "Chapter: README.md, task 6"
@@ -165,26 +195,17 @@ def plan_bill(
     a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
     Sources: Megatron-LM (arXiv 1909.08053) section 3; arXiv 2104.04473 section 4.1.
     """
-    counts = {
-        "tp_size": tp_size,
-        "pp_size": pp_size,
-        "gpus_per_node": gpus_per_node,
-        "num_layers": num_layers,
-        "hidden_size": hidden_size,
-        "tokens": tokens,
-        "bytes_per_value": bytes_per_value,
-    }
-    for name, value in counts.items():
-        _check_count(name, value)
+    require(tp_size=tp_size, pp_size=pp_size, gpus_per_node=gpus_per_node, num_layers=num_layers)
+    require(hidden_size=hidden_size, tokens=tokens, m=m, bytes_per_value=bytes_per_value)
     if pp_size > num_layers:
-        raise ValueError(f"pp_size={pp_size}: {num_layers} layers cannot fill so many stages")
+        raise ValueError(f"pp_size={pp_size}: num_layers={num_layers} cannot fill so many stages")
     if gpus_per_node % tp_size and tp_size % gpus_per_node:
         raise ValueError(
             f"tp_size={tp_size}: a stage would straddle nodes of gpus_per_node={gpus_per_node}; "
             "give a divisor or a multiple"
         )
     raise NotImplementedError(
-        "lab-04 · plan_bill is yours to write (about 16 lines). "
+        "lab-04 · plan_bill is yours to write (about 18 lines). "
         "Chapter: README.md, task 7"
     )
 
@@ -197,8 +218,7 @@ def plan_bill(
 
 def gpipe_order(p, m):
     """GPipe: all forwards, then all backwards. One stage per rank. Given as the worked example."""
-    _check_count("p", p)
-    _check_count("m", m)
+    require(p=p, m=m)
     return [
         [("F", rank, i) for i in range(m)] + [("B", rank, i) for i in range(m)] for rank in range(p)
     ]
@@ -209,17 +229,12 @@ def replay(order, forward_ticks=1, backward_ticks=2):
 
     Ranks start each op as early as they can, in the order given. F of stage s needs F of stage s-1;
     B of stage s needs F of stage s and B of stage s+1; all of the same microbatch, finished. Rows
-    have one length. ValueError for no ops, for a kind that is neither F nor B, for ticks < 1, and
-    for a deadlock: an order that can never finish, with the op at which each rank is stuck.
+    have one length. ValueError for an order without ops, for ticks < 1, and for a deadlock: an
+    order that can never finish. That message holds each op at which a rank is stuck, as it is
+    written in Python: ('B', 1, 0).
     """
-    _check_count("forward_ticks", forward_ticks)
-    _check_count("backward_ticks", backward_ticks)
-    if not isinstance(order, list) or not any(order):
-        raise ValueError(f"order={order!r}: give a list with the ops of each rank")
+    require(order=order, forward_ticks=forward_ticks, backward_ticks=backward_ticks)
     ticks = {"F": forward_ticks, "B": backward_ticks}
-    for kind in {op[0] for ops in order for op in ops}:
-        if kind not in ticks:
-            raise ValueError(f"order: kind {kind!r} is neither 'F' nor 'B'")
     raise NotImplementedError(
         "lab-04 · replay is yours to write (about 17 lines). "
         "Chapter: README.md, task 8"
@@ -227,13 +242,15 @@ def replay(order, forward_ticks=1, backward_ticks=2):
 
 
 def one_f_one_b_order(p, m):
-    """1F1B: rank r runs p - 1 - r forwards, then one forward and one backward in turn, then drains.
+    """1F1B: a rank warms up with forwards, then one forward and one backward in turn, then drains.
 
-    One stage per rank; both kinds in microbatch order. ValueError for p < 1 or m < 1.
-    Source: PipeDream-Flush, arXiv 2104.04473 section 2.2.1.
+    One stage per rank; both kinds in microbatch order. The warm-up is just long enough for every
+    rank behind to have a microbatch to work on, and never longer than the batch.
+    ValueError for p < 1 or m < 1. Source: PipeDream-Flush, arXiv 2104.04473 section 2.2.1.
     """
+    require(p=p, m=m)
     raise NotImplementedError(
-        "lab-04 · one_f_one_b_order is yours to write (about 10 lines). "
+        "lab-04 · one_f_one_b_order is yours to write (about 8 lines). "
         "Chapter: README.md, task 9"
     )
 
@@ -242,12 +259,19 @@ def interleaved_order(p, m, v):
     """Interleaved 1F1B: rank r holds the v stages r, r+p, r+2p, ... of p*v thinner stages.
 
     Microbatches go in groups of p: the group passes the rank's first chunk, then its second, ...;
-    backwards the same way with the last chunk first. Rank r warms up with (v-1)*p + 2*(p-1-r)
-    forwards (never more than there are). ValueError for p < 1, v < 2 and when p does not divide m.
+    backwards the same way with the last chunk first. A rank warms up with the forwards that come
+    before microbatch 0 in its last chunk, and one more for each hop of microbatch 0 from there to
+    the last stage and back (never more than there are); then pairs, then what is left, as in 1F1B.
+    ValueError for p < 1, v < 2 and when p does not divide m.
     Source: arXiv 2104.04473 section 2.2.2; Megatron-LM get_pp_rank_microbatches.
     """
+    require(p=p, m=m, v=v)
+    if v < 2:
+        raise ValueError(f"v={v}: interleaving needs 2 or more chunks per rank")
+    if m % p:
+        raise ValueError(f"m={m}: give a multiple of p={p}, microbatches go in groups of p")
     raise NotImplementedError(
-        "lab-04 · interleaved_order is yours to write (about 21 lines). "
+        "lab-04 · interleaved_order is yours to write (about 14 lines). "
         "Chapter: README.md, task 10"
     )
 
@@ -255,10 +279,11 @@ def interleaved_order(p, m, v):
 def peak_live_activations(order):
     """Per rank, the most activations it holds at once: from the start of an F to the end of its B.
 
-    Ranks run one op at a time, so the order alone decides. ValueError for an order without ranks.
+    Ranks run one op at a time, so the order alone decides. ValueError for an order without ops.
     """
+    require(order=order)
     raise NotImplementedError(
-        "lab-04 · peak_live_activations is yours to write (about 10 lines). "
+        "lab-04 · peak_live_activations is yours to write (about 8 lines). "
         "Chapter: README.md, task 11"
     )
 
@@ -269,8 +294,9 @@ def audit_order(order, num_stages, m):
     Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. Each
     value is a sorted list of ops without duplicates. ValueError for num_stages < 1 or m < 1.
     """
+    require(num_stages=num_stages, m=m)
     raise NotImplementedError(
-        "lab-04 · audit_order is yours to write (about 9 lines). "
+        "lab-04 · audit_order is yours to write (about 7 lines). "
         "Chapter: README.md, task 12"
     )
 
@@ -282,7 +308,10 @@ def span_bubble(grid):
     Zero-bubble papers report this one (arXiv 2401.10241 section 5.3). ValueError as in grid_bubble,
     and for a grid in which nothing runs.
     """
+    require(grid=grid)
+    if all(cell is None for row in grid for cell in row):
+        raise ValueError("grid: nothing runs in it, so no rank has a span")
     raise NotImplementedError(
-        "lab-04 · span_bubble is yours to write (about 7 lines). "
+        "lab-04 · span_bubble is yours to write (about 4 lines). "
         "Chapter: README.md, task 13"
     )
