@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from planner import calibrate, command, facts, hardware, models, picture, plans, report
+from planner import calibrate, command, facts, hardware, models, picture, plans, report, scores
 from planner.timing import Load
 
 from labkit.loading import run_program
@@ -327,7 +327,7 @@ def check(options, model, box, shown, load, candidates):
 
 def show_facts(options):
     rows = facts.load_rows(options.facts_file or facts.SHIPPED)
-    return facts.show(rows, as_json=options.json, every=options.all)
+    return scores.show(rows, as_json=options.json, every=options.all)
 
 
 def live(options):

@@ -499,6 +499,11 @@ class Decision:
         predicted = self.rates("predicted") if of is None else of
         return labs.capstone().regret(predicted, self.rates("measured"))
 
+    def chosen(self):
+        """The row whose plan is predicted to be the best."""
+        predicted = self.rates("predicted")
+        return max(predicted, key=predicted.get)
+
     def regret_of_rule(self, sign):
         """Of always taking the smallest (sign -1) or the largest plan that runs."""
         return self.regret({f.row["id"]: sign * f.gpus for f in self.facts})
@@ -534,6 +539,7 @@ def within(facts, what, factor):
     return sum(fact.factor <= factor + 1e-9 for fact in of_kind), len(of_kind)
 
 
-def show(rows, as_json=False, every=False):
-    print(len(rows))
-    return 0
+def inside(facts):
+    """(how many measured values lie inside their printed interval, how many have one)."""
+    timed = [f for f in facts if f.low is not None and f.what not in ("fits", "longest context")]
+    return sum(fact.inside for fact in timed), len(timed)

@@ -1,0 +1,130 @@
+"""What the facts come to, printed: hits, misses, the known misses by name, and the decisions."""
+
+import json
+from collections import Counter
+
+from planner import facts
+
+# what -> the factors that are reported; a fit or a context is right or wrong
+FACTORS = {
+    "fits": (1.0,),
+    "longest context": (1.0,),
+    "KV capacity": (1.25,),
+    "throughput": (1.25, 1.5, 2.0),
+    "TPOT": (1.25, 1.5, 2.0),
+    "across nodes": (1.25, 1.5, 2.0),
+    "one stream": (1.25, 1.5, 2.0),
+}
+MISS = {"fits": 1.0, "longest context": 1.0, "KV capacity": 1.25, "TPOT": 1.25}  # else 1.5
+
+
+def summary(rows):
+    """Everything that is printed, as a dict of plain values."""
+    plain, calibrated = facts.judge_all(rows)
+    judged = [fact for fact in plain if not fact.left_out]
+    found = {
+        "rows": len(rows),
+        "judged": len(judged),
+        "left_out": {fact.row["id"]: fact.left_out for fact in plain if fact.left_out},
+        "within": {
+            what: {factor: facts.within(plain, what, factor) for factor in factors}
+            for what, factors in FACTORS.items()
+        },
+        "calibrated": {
+            what: {factor: facts.within(calibrated, what, factor) for factor in FACTORS[what]}
+            for what in ("throughput", "TPOT")
+        },
+        "inside": facts.inside(judged),
+        "decisions": {
+            "per GPU": _decisions(facts.decisions(plain)),
+            "in all": _decisions(facts.decisions(plain, per_gpu=False)),
+        },
+    }
+    missed = [fact for fact in judged if fact.factor > MISS.get(fact.what, 1.5) + 1e-9]
+    known = facts.known()
+    found["known_misses"] = [_miss(f) for f in missed if f.row["id"] in known]
+    found["new_misses"] = [_miss(f) for f in missed if f.row["id"] not in known]
+    found["answers"] = {f.row["id"]: _answer(f) for f in judged}
+    return found
+
+
+def _decisions(made):
+    regrets = [decision.regret() for decision in made]
+    return {
+        "groups": len(made),
+        "within 5 %": sum(regret <= 0.05 for regret in regrets),
+        "worst regret": max(regrets, default=0.0),
+        "mean regret": _mean(regrets),
+        "mean regret of the smallest that fits": _mean([d.regret_of_rule(-1) for d in made]),
+        "mean regret of the largest": _mean([d.regret_of_rule(1) for d in made]),
+        "chosen": {" ".join(str(word) for word in d.group if word): d.chosen() for d in made},
+    }
+
+
+def _mean(values):
+    return sum(values) / len(values) if values else 0.0
+
+
+def _miss(fact):
+    why = facts.known().get(fact.row["id"], {}).get("known", "")
+    return {
+        "id": fact.row["id"],
+        "what": fact.what,
+        "measured": fact.measured,
+        "predicted": fact.predicted,
+        "why": why,
+    }
+
+
+def _answer(fact):
+    return {"what": fact.what, "measured": fact.measured, "predicted": fact.predicted,
+            "interval": [fact.low, fact.high]}  # fmt: skip
+
+
+def lines(found):
+    yield f"{found['judged']} of {found['rows']} rows judged; nothing is fitted to a row"
+    reasons = Counter(found["left_out"].values())
+    yield from (f"  left out {count:3}  {why}" for why, count in reasons.most_common())
+    yield ""
+    for what, factors in found["within"].items():
+        yield f"  {what:16}{_shares(factors)}"
+    for what, factors in found["calibrated"].items():
+        yield f"  {what:16}{_shares(factors)}   with one measured row per box"
+    inside, intervals = found["inside"]
+    yield f"  {inside} of {intervals} published values lie inside the printed interval"
+    for how, made in found["decisions"].items():
+        yield (
+            f"  best plan {how}: within 5 % in {made['within 5 %']} of {made['groups']}, "
+            f"regret mean {made['mean regret']:.1%}, worst {made['worst regret']:.0%} "
+            f"(always the smallest that fits: {made['mean regret of the smallest that fits']:.1%}, "
+            f"always the largest: {made['mean regret of the largest']:.1%})"
+        )
+    for title, key in [("known misses", "known_misses"), ("other misses", "new_misses")]:
+        if found[key]:
+            yield f"{title}:"
+        for miss in found[key]:
+            yield (
+                f"  {miss['id']:8} {miss['what']:16} measured {miss['measured']:.4g}, "
+                f"predicted {miss['predicted']:.4g}  {miss['why']}"
+            )
+
+
+def _shares(factors):
+    parts = []
+    for factor, (hits, count) in factors.items():
+        word = "right" if factor == 1.0 else f"within {factor:g} x"
+        parts.append(f"{word} {hits} of {count}" + (f" ({hits / count:.0%})" if count else ""))
+    return ", ".join(parts)
+
+
+def show(rows, as_json=False, every=False):
+    found = summary(rows)
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    print("\n".join(lines(found)))
+    if every:
+        for row_id, one in found["answers"].items():
+            print(f"  {row_id:8} {one['what']:16} measured {one['measured']:<12.5g} "
+                  f"predicted {one['predicted']:<12.5g}")  # fmt: skip
+    return 0
