@@ -65,7 +65,7 @@ def faults_by_dealing(model, tp, pp):
 
 @pytest.mark.points(5)
 def test_split_faults__name_everything_that_does_not_divide(lab):
-    """Heads, KV heads and widths must divide; of fewer KV heads than ranks each is held again."""
+    """Heads and widths must divide; few KV heads are held several times."""
     models = [
         shape(),
         shape(28, 4, 28, intermediate_size=(18944, 1)),
@@ -82,7 +82,7 @@ def test_split_faults__name_everything_that_does_not_divide(lab):
 
 @pytest.mark.points(2)
 def test_split_faults__latent_stages_and_blocks(lab):
-    """A latent cache has no heads to divide, a stage needs a layer, a cut runs between blocks."""
+    """A latent has no heads; a stage needs a layer; blocks stay whole."""
     latent = shape(128, 3, 61, latent=True, moe=(2048, 128), dense=(18432, 128))
     blocked = shape(32, 8, 6, intermediate_size=(14336, 128))
     for model, tp, pp in itertools.product([latent, blocked], [1, 2, 4, 8, 16, 32], [1, 4, 7, 62]):
@@ -141,7 +141,7 @@ def kept_by_appending(layers, num_tokens, tp):
 
 @pytest.mark.points(4)
 def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
-    """A rank keeps the KV heads its query heads read: its share, and never less than one."""
+    """A rank keeps the KV heads its queries read, never less than one."""
     for tokens, tp in itertools.product([0, 1, 17, 300], [1, 2, 4, 8, 16, 32]):
         for heads, count in [(8, 32), (4, 1), (1, 7)]:
             layers = [FULL | {"kv_heads": heads, "count": count}]
@@ -151,7 +151,7 @@ def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
 
 @pytest.mark.points(4)
 def test_sequence_kv_bytes__windows_latents_and_states(lab):
-    """A window forgets, a latent is whole on every rank, a state does not grow."""
+    """A window forgets, a latent is whole everywhere, a state stays."""
     random.seed(15)
     for _ in range(60):
         layers = random.sample([FULL, WINDOW, LATENT, STATE], random.randint(1, 4))
@@ -178,7 +178,7 @@ def verdicts_by_trying(reported, part, weights, other, layers, tp, tokens, full)
 @pytest.mark.waits_for("test_sequence_kv_bytes__heads_are_divided_and_held_again")
 @pytest.mark.waits_for("test_sequence_kv_bytes__windows_latents_and_states")
 def test_memory_verdicts__three_that_people_mix_up(lab):
-    """That the weights load, that N tokens fit, and that the full context fits are three things."""
+    """Weights load, N tokens fit, full context fits: three verdicts."""
     small = FULL | {"count": 2, "head_dim": 16, "kv_heads": 4}
     seen = set()
     for extra in [[], [WINDOW | {"window": 20}], [STATE | {"elements": 64}]]:
@@ -202,7 +202,7 @@ def test_memory_verdicts__three_that_people_mix_up(lab):
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_sequence_kv_bytes__heads_are_divided_and_held_again")
 def test_memory_verdicts__of_an_h100(lab):
-    """80 GB is a label: 72 B bf16 parameters load on 2 x {81,559 MiB}, and hold a short context."""
+    """80 GB is a label: a 72 B loads on two H100, its context does not."""
     layers = [FULL | {"count": 80}]
     asked = (81_559 * 2**20, 0.92, 72.86 * GB, 3 * GB, layers, 2, 2000, 32_768)
     got, free = lab.memory_verdicts(*asked), 0.92 * 81_559 * 2**20 - 75.86 * GB
@@ -237,7 +237,7 @@ def distinct_experts(num_experts, top_k, tokens):
 
 @pytest.mark.points(6)
 def test_touched_bytes__experts_that_somebody_chose(lab):
-    """One token reads top_k experts, a large batch reads them all, and none is read twice."""
+    """One token reads top_k experts, a large batch all, none twice."""
     for experts, top_k in [(2, 1), (4, 1), (4, 2), (5, 3), (3, 3)]:
         for tokens in (1, 2, 3):
             share = distinct_experts(experts, top_k, tokens) / experts
@@ -256,7 +256,7 @@ def tiles(weight_bytes, macs, tokens, memory, flops, count=50):
 
 @pytest.mark.points(5)
 def test_decode_compute_s__the_higher_of_two_roofs(lab):
-    """Small batches wait for memory, large ones for arithmetic; the cache comes on top."""
+    """Small batches read, large ones multiply; the cache comes on top."""
     memory, flops = 3350 * GB, 989_000 * GB
     for weights, macs, kv in [
         (16 * GB, 8 * GB, 0),
@@ -271,7 +271,7 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
 
 @pytest.mark.points(3)
 def test_ridge_tokens__where_the_roofs_meet(lab):
-    """On an H100 in bf16 arithmetic takes over from {295} tokens a step; in fp8 at as many."""
+    """On an H100 in bf16 arithmetic takes over at {295} tokens a step."""
     for width, memory, flops in [
         (2, 3.35e12, 989e12),
         (1, 3.35e12, 1979e12),
@@ -288,7 +288,7 @@ def test_ridge_tokens__where_the_roofs_meet(lab):
 @pytest.mark.points(5)
 @pytest.mark.waits_for("test_decode_compute_s__the_higher_of_two_roofs")
 def test_prefill_compute_s__grows_with_the_square_as_well(lab):
-    """A prompt's arithmetic is linear in its tokens, and attention adds half a square."""
+    """A prompt's cost is linear, and attention adds half a square."""
     memory, flops = 2039 * GB, 312_000 * GB
     for prompt, width in itertools.product([1, 128, 2048, 32_768], [0, 64 * 128 * 80]):
         weights, macs = 16 * GB, 8 * GB
@@ -323,7 +323,7 @@ def simulate(step_s, prefill_s, output, clients, slots, rounds=40):
 
 @pytest.mark.points(4)
 def test_serve__prompts_stop_the_decoding_of_others(lab):
-    """A token takes its step and its share of everybody's prompts; tokens per second follow."""
+    """A token takes its step and its share of everybody's prompts."""
     for step, prefill, output, clients, slots in [
         (0.01, 0.05, 20, 4, 8),
         (0.02, 0.0, 10, 3, 3),
@@ -339,7 +339,7 @@ def test_serve__prompts_stop_the_decoding_of_others(lab):
 
 @pytest.mark.points(4)
 def test_serve__a_client_without_a_slot_waits(lab):
-    """TTFT is the wait for a slot, the prompts ahead, its own prompt and one step."""
+    """TTFT: the wait for a slot, prompts ahead, one's own, one step."""
     for step, prefill, output, clients, slots in [
         (0.01, 0.05, 20, 1, 8),
         (0.01, 0.05, 20, 12, 4),
@@ -359,7 +359,7 @@ def test_serve__a_client_without_a_slot_waits(lab):
 
 @pytest.mark.points(2)
 def test_cost_per_million_tokens__all_gpus_all_seconds(lab):
-    """A million tokens cost what all the GPUs cost for as long as they take."""
+    """A million tokens cost all the GPUs for as long as they take."""
     for rate, gpus, price in [(1000, 8, 3.0), (12.5, 1, 0.4), (33_000, 16, 2.25)]:
         minutes = Fraction(10**6) / Fraction(rate) / 60
         expected = float(minutes / 60 * gpus * Fraction(price))
@@ -376,7 +376,7 @@ def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
 
 @pytest.mark.points(4)
 def test_choose__most_tokens_per_gpu_within_the_limits(lab):
-    """Of the plans within both limits the one with most tokens per second and GPU; then another."""
+    """Of the plans within both limits, the most tokens/s per GPU."""
     random.seed(4)
     for _ in range(60):
         plans = [

@@ -88,14 +88,14 @@ def expected(model, box, candidate, load):
     said["weights_gib"] = [memory.weights_bytes(model, plan, rank) / GIB for rank in stages]
     for mood in (BEST, TYPICAL, WORST):
         found = memory.verdicts(model, plan, box.at(mood), load)
-        room = max(0, int(found["kv_bytes"]))
-        said["kv_gib"].append(found["kv_bytes"] / GIB)
+        room = load.kv_memory or max(0, int(found["kv_bytes"]))
+        said["kv_gib"].append((load.kv_memory or found["kv_bytes"]) / GIB)
         whole = max(1, length)
         each = memory.sequence_bytes(found, plan, whole)
         plain = all(layer["kind"] in ("full", "latent") for layer in found["layers"])
         if plain:
             per_token = each / whole
-            told = labs.ledger().kv_capacity(room, per_token, 16, whole)
+            told = labs.ledger().kv_capacity(room, per_token, load.block_size, whole)
             said["kv_tokens"].append(told["tokens"])
             said["concurrency"].append(told["max_concurrency"])
         else:  # a request's need is no multiple of its tokens

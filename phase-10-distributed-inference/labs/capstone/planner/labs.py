@@ -15,8 +15,11 @@ HERE = Path(__file__).resolve().parent.parent
 @cache
 def lab(prefix):
     """The chosen implementation of `lab-02` or `capstone`; ends the program if it is broken."""
-    folder = HERE if prefix == "capstone" else next(HERE.parent.glob(f"{prefix}-*"))
-    return loading.load_chosen(folder)
+    return loading.load_chosen(folder(prefix))
+
+
+def folder(prefix):
+    return HERE if prefix == "capstone" else next(HERE.parent.glob(f"{prefix}-*"))
 
 
 def capstone():

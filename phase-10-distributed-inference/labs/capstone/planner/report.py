@@ -110,6 +110,9 @@ def _time_rows(model, box, load, candidate, add):
             plan.tp_size,
             2 * len(rank.layers),
             fixed.all_reduce_s(plan.tp_size, payload),
+            tokens=max(1, round(tokens)),
+            flops_per_s=fixed.flops_per_s(bits),
+            element_bytes=width / max(rank.macs, 1),
         )
         add(
             "tp pays messages for reading saved",

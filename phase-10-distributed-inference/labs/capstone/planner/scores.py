@@ -77,8 +77,12 @@ def _miss(fact):
 
 
 def _answer(fact):
-    return {"what": fact.what, "measured": fact.measured, "predicted": fact.predicted,
-            "interval": [fact.low, fact.high]}  # fmt: skip
+    return {
+        "what": fact.what,
+        "measured": fact.measured,
+        "predicted": fact.predicted,
+        "interval": [fact.low, fact.high],
+    }
 
 
 def lines(found):
@@ -125,6 +129,8 @@ def show(rows, as_json=False, every=False):
     print("\n".join(lines(found)))
     if every:
         for row_id, one in found["answers"].items():
-            print(f"  {row_id:8} {one['what']:16} measured {one['measured']:<12.5g} "
-                  f"predicted {one['predicted']:<12.5g}")  # fmt: skip
+            print(
+                f"  {row_id:8} {one['what']:16} measured {one['measured']:<12.5g} "
+                f"predicted {one['predicted']:<12.5g}"
+            )
     return 0

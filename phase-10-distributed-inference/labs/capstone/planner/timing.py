@@ -20,6 +20,8 @@ class Load:
     batched_tokens: int = 8192
     max_seqs: int = 1024
     max_model_len: int | None = None
+    kv_memory: int | None = None  # --kv-cache-memory-bytes: the cache's bytes, whatever is left
+    block_size: int = 16
 
 
 def touched(model, plan, fixed, rank, tokens):
