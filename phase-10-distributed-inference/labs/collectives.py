@@ -237,7 +237,7 @@ class Group:
         return self._meet("reduce_scatter", array, axis)
 
     def __repr__(self):
-        return f"{self.size} ranks"
+        return "1 rank" if self.size == 1 else f"{self.size} ranks"
 
     def __deepcopy__(self, memo):
         """The same rank again, alone: the others bring what they brought to this group's meetings.

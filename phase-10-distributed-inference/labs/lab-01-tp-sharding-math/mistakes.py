@@ -535,15 +535,17 @@ def attention_rank__gathers_the_partial_sums(x, Wq, Wk, Wv, Wo, head_dim, group)
     return group.all_gather(partial[None], axis=0).sum(axis=0)
 
 
-def attention_rank__reduces_on_rank_0_only(x, Wq, Wk, Wv, Wo, head_dim, group):
-    """only rank 0 makes the all-reduce.
+def attention_rank__keeps_the_sum_on_rank_0(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """only rank 0 goes on with the sum of all ranks.
 
-    The deadlock that every engineer meets: rank 0 waits for ranks that have gone on without it.
+    Every rank runs the next layer, and needs the whole output for it. (If only rank 0 makes the
+    all-reduce at all, it waits for ever: the deadlock that every engineer meets.)
     Rejected by: test_attention_rank__equals_the_unsharded_block
     """
     q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
     partial = causal_attention(q, k, v) @ Wo.T
-    return group.all_reduce(partial) if group.rank == 0 else partial
+    total = group.all_reduce(partial)
+    return total if group.rank == 0 else partial
 
 
 def attention_rank__scales_by_the_ranks(x, Wq, Wk, Wv, Wo, head_dim, group):
