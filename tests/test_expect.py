@@ -5,12 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from labkit.expect import describe_call, expect_close, expect_equal
+from labkit.expect import expect_close, expect_equal
+from labkit.recorder import describe_call
 
 
 def sentence(expect, *arguments, **keywords):
     with pytest.raises(AssertionError) as failure:
-        expect(*arguments, call="f()", **keywords)
+        expect(*arguments, **keywords)
     return str(failure.value)
 
 
@@ -42,14 +43,14 @@ def test_a_wrong_shape_is_said_of_an_array():
     ],
 )
 def test_what_came_back_is_shown_while_it_is_short(actual, expected, said):
-    assert sentence(expect_equal, actual, expected) == f"f(): {said}"
+    assert sentence(expect_equal, actual, expected) == said
 
 
 @pytest.mark.parametrize("actual", [{True: 2}, {1.0: 2}])
 def test_keys_of_another_type_are_other_keys(actual):
     said = sentence(expect_equal, {"a": actual}, {"a": {1: 2}})
     assert "at the keys of ['a'], expected an int (1)" in said
-    expect_equal({np.int64(1): 2}, {1: 2}, call="f()")
+    expect_equal({np.int64(1): 2}, {1: 2})
 
 
 def test_a_fraction_beyond_every_float_is_wrong_in_a_sentence():

@@ -1,4 +1,4 @@
-"""Where a recorded run comes from: complete on any machine, and the hashes are those of the files."""
+"""Where a recorded run comes from: complete on any machine, with the files' own hashes."""
 
 import hashlib
 import json

@@ -35,8 +35,10 @@ def test_a_fresh_starter_fits_on_one_screen_and_says_what_is_next(read_only_cour
     assert run.status == 1
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert "\x1b" not in run.text
-    assert "next: lab-01 · shards is yours to write" in run.text
-    assert run.text.count("todo ") >= 15 and "FAILED" not in run.text
+    line = 1 + read_only_course.starter.read_text().split("def shards(")[0].count("\n")
+    assert f"next: task 1, shards, starter.py:{line} (about 6 lines)" in run.text
+    assert run.text.count("todo ") >= 8 and "FAILED" not in run.text
+    assert "todo   8  task 1 · shards" in run.text
 
 
 def test_colour_on_a_terminal(read_only_course):
@@ -45,14 +47,11 @@ def test_colour_on_a_terminal(read_only_course):
 
 
 def test_a_failure_is_one_sentence_with_the_hint_and_no_traceback(course):
-    wrong = (
-        "for mine in inputs])[0]\n\n\ndef mlp_tp(",
-        "for mine in inputs])[0] / num_ranks\n\n\ndef mlp_tp(",
-    )
+    wrong = ("for mine in inputs])[0]", "for mine in inputs])[0] / num_ranks")
     solve(course, "shards", "row_parallel", wrong=[wrong])
     run = course.pytest("lab-01", impl="starter")
     text = " ".join(run.text.split())
-    assert "row_parallel(x[5, 24], W[48, 24], num_ranks=2): off by" in text
+    assert "num_ranks=2): off by" in text
     assert "every element is 1/2 times the expected one" in text
     assert "Hint: your result is what you get when the partial sums are averaged" in text
     assert "Traceback" not in run.text and "def test_" not in run.text
@@ -106,7 +105,7 @@ def test_a_generator_is_judged_by_the_check(course):
     code = "def shards(*a):\n    yield 12\n\ndef hidden("
     solve(course, wrong=[("def shards(", code)])
     text = " ".join(course.pytest(f"lab-01::{SOLVED}", impl="starter").text.split())
-    assert "returned a generator, expected a list with slices only" in text
+    assert "returned a generator, expected a list" in text
 
 
 def test_tb_brings_the_traceback_back(course):
@@ -126,7 +125,7 @@ def test_a_check_waits_for_the_one_it_builds_on(course):
     claims = {claim["name"]: claim for claim in result["labs"][0]["claims"]}
     assert claims["test_mlp_tp__equals_the_dense_mlp"]["outcome"] == "failed"
     assert claims["test_mlp_tp__makes_exactly_one_all_reduce"]["outcome"] == "waits"
-    assert "mlp_tp equals" in claims["test_mlp_tp__makes_exactly_one_all_reduce"]["message"]
+    assert "mlp_tp" in claims["test_mlp_tp__makes_exactly_one_all_reduce"]["message"]
     assert claims["test_column_parallel__makes_one_all_gather"]["outcome"] == "todo"
     assert claims[SOLVED]["outcome"] == "passed"
 
@@ -139,7 +138,7 @@ def test_scores_add_up_and_match_the_schema(course):
     assert lab["file"] == "starter.py" and re.fullmatch("[0-9a-f]{64}", lab["sha256"])
     assert sum(claim["points"] for claim in lab["claims"]) == 100
     passed = [claim for claim in lab["claims"] if claim["outcome"] == "passed"]
-    assert len(passed) == 5
+    assert len(passed) == 5 and {claim["task"] for claim in passed} == {1, 2}
     assert lab["points"]["earned"] == sum(claim["points"] for claim in passed) == 22
     assert lab["points"]["total"] == 100 and lab["points"]["not_selected"] == 0
 
@@ -193,7 +192,7 @@ def test_prints_do_not_disturb_the_screen(course):
     course.starter.write_text("print('NOISE')\n" + noisy, encoding="utf-8")
     run, result = scores(course)
     assert "NOISE" not in run.text
-    assert result["labs"][0]["points"]["earned"] == 6
+    assert result["labs"][0]["points"]["earned"] == 8
 
 
 def test_an_endless_loop_ends_at_the_time_limit(course):
@@ -202,8 +201,7 @@ def test_an_endless_loop_ends_at_the_time_limit(course):
     run = course.pytest(f"lab-01::{SOLVED}", "--timeout=1", impl="starter")
     assert run.status == 1
     text = " ".join(run.text.split())
-    said = "shards(dimension='out_features', size=48, num_ranks=4) did not finish within 1 s"
-    assert said in text
+    assert re.search(r"shards\(dimension=.*, num_ranks=\d\) did not finish within 1 s", text)
 
 
 def test_what_waits_for_an_endless_loop_is_not_run(course):

@@ -63,7 +63,7 @@ def test_every_spelling_grades_the_whole_lab(read_only_course, folder, arguments
 def test_a_single_check_can_be_named(read_only_course, folder):
     run = read_only_course.pytest(f"lab-01::{ONE}", cwd=read_only_course.root / folder)
     assert run.status == 0 and "1 passed" in run.text
-    assert "6/100 points, 94 not selected" in run.text
+    assert "5/100 points, 95 not selected" in run.text
 
 
 def test_unknown_and_ambiguous_labs_list_the_choices(course):
