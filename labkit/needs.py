@@ -39,9 +39,12 @@ def cuda_devices() -> int:
 def vllm_python() -> str | None:
     """The interpreter that has vLLM: $LAB_VLLM_PYTHON, this one, .venv-vllm; None without one.
 
-    Raises ValueError when $LAB_VLLM_PYTHON names no file.
+    LAB_VLLM_PYTHON=none stands for no vLLM. Raises ValueError when it names no file.
     """
-    if named := os.environ.get("LAB_VLLM_PYTHON"):
+    named = os.environ.get("LAB_VLLM_PYTHON")
+    if named == "none":
+        return None
+    if named:
         if not Path(named).is_file():
             raise ValueError(
                 f"LAB_VLLM_PYTHON={named}: there is no such interpreter; name the Python of an "
