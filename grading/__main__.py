@@ -107,7 +107,8 @@ def _add_grading_options(parser):
     parser.add_argument(
         "--secret",
         metavar="FILE",
-        help="a file of at least 16 random bytes: checks are also run on hidden numbers",
+        help="a file of at least 16 random bytes, which hidden numbers are made of (`run` draws "
+        "and keeps its own in --out; `one` has hidden numbers only with this)",
     )
     parser.add_argument(
         "--allow-weak-sandbox",

@@ -139,10 +139,11 @@ def run(options) -> int:
             "Gradescope or GitHub Classroom"
         )
     where = options.cluster, options.out, options.jobs, sbatch
-    engine = engines.engine(limits, secret, weak, *where)
     started = time.monotonic()
     try:
         with Gradebook(options.out, write=True) as gradebook:
+            secret = secret or gradebook.secret()
+            engine = engines.engine(limits, secret, weak, *where)
             with _progress(console) as progress:
                 task = progress.add_task("grading", total=None)
 
@@ -429,7 +430,10 @@ def explain(options) -> int:
             + (hidden if record["hidden_variant"] is not None else ""),
             style="dim",
         )
-        for note in record.get("hidden_notes", []):
+        notes = record.get("hidden_notes", [])
+        for name, why in record.get("not_compared", {}).items():
+            notes.append(f"{name}: not compared, {why}")
+        for note in notes:
             console.print(f"hidden numbers, {escape(clean(note))}", style="dim", soft_wrap=True)
     console.print("Layers, versions and limits: export --format json", style="dim")
     for student, lab, why in waiting:

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import time
 from pathlib import Path
@@ -92,6 +93,24 @@ class Gradebook:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def secret(self) -> bytes:
+        """What the hidden numbers are made of: drawn once, for the owner of the folder alone."""
+        path = self.path.with_suffix(".secret")
+        try:
+            if not path.exists():
+                new = path.with_suffix(".new")
+                new.unlink(missing_ok=True)
+                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(secrets.token_bytes(32))
+                    os.fsync(file.fileno())
+                new.rename(path)
+            return path.read_bytes()
+        except OSError as error:
+            raise GradebookError(
+                f"{path}, which the hidden numbers are made of, cannot be used ({error.strerror}); "
+                "restore it, or give --secret FILE"
+            ) from None
 
     # --- writing ----------------------------------------------------------------------------
 

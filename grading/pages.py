@@ -1,5 +1,6 @@
 """The HTML pages: one for each student, one index. Each stands alone: no script, no other file."""
 
+from collections import Counter
 from html import escape
 from statistics import median
 
@@ -99,6 +100,7 @@ def index_page(records, waiting) -> str:
                 f"<td>{_text(what)}</td></tr>\n"
             )
         parts.append("</table>\n" if rows else "")
+    parts += _not_compared(records)
     if waiting:
         parts.append("<h2>Not graded yet</h2>\n<table>\n")
         for student, lab, why in waiting:
@@ -113,6 +115,26 @@ def index_page(records, waiting) -> str:
         total = sum(record["score"] for record in row.values())
         parts.append(f'<td class="n">{total}</td></tr>\n')
     return "".join(parts) + "</table>\n" + _END
+
+
+def _not_compared(records) -> list[str]:
+    """Which functions the hidden numbers did not reach, with the reason, by how many students."""
+    found = Counter(
+        (record["lab"], name, reason)
+        for record in records
+        for name, reason in record.get("not_compared", {}).items()
+    )
+    if not found:
+        return []
+    head = "<h2>Not compared on hidden numbers</h2>\n<table>\n"
+    parts = [
+        head,
+        '<tr><th class="n">Students</th><th>Lab</th><th>Function</th><th>Why</th></tr>\n',
+    ]
+    for (lab, name, reason), count in sorted(found.items(), key=lambda row: (-row[1], row[0])):
+        parts.append(f'<tr><td class="n">{count}</td><td class="word">{lab}</td>')
+        parts.append(f"<td>{_text(name)}</td><td>{_text(reason)}</td></tr>\n")
+    return [*parts, "</table>\n"]
 
 
 def _histogram(scores) -> str:
