@@ -1,11 +1,15 @@
 """The instructor's tool: grade untrusted submissions; `python -m grading --help`.
 
-What a determined student could still do: whether a call left its inputs as they were is reported
-by the worker, in which the student's code runs, so a submission that rewrites the worker can hide
-that it changed them (the tests' own arrays never change by it). A function whose answer, a list,
-tuple, dict or array, differs from the solution's in a way the check permits is not called again
-with hidden numbers in that check; the instructor's notes say which checks these are.
-Multiplications and look-ups are counted where numpy has them: a product made of
-squares is not, and code that knows a counted array when it sees one can make the counted product
-beside it.
+The instructor's process runs the pristine tests and the pristine collectives; a submission runs in
+sandboxed processes and exchanges plain values with it. What a determined student could still do:
+
+- Whether a call left its arguments as they were is told by the process in which the submission
+  runs. One that forges this gains what copying its arguments gives to anybody: the tests' own
+  arrays never change by it.
+- Each rank has a process of its own, kept for the checks' other runs of as many ranks, so it holds
+  what this rank was given and what collectives brought it, and nothing else. That two ranks do not
+  signal to each other by timing or by locks on files that all may read is not proved.
+- A function whose answer, a list, tuple, dict or array, differs from the solution's in a way the
+  check permits is not called again with hidden numbers in that check; the instructor's page names
+  the functions that no check could compare, with the reason.
 """

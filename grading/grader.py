@@ -148,6 +148,7 @@ def failure(problem):
         "printed": "",
         "hidden_checks": 0,
         "hidden_notes": [],
+        "not_compared": {},
     }
 
 
@@ -159,7 +160,7 @@ class JudgeProcess:
     """The warm pytest of one lab, in a process of its own."""
 
     def __init__(self, lab, cell, limits):
-        self.cell, self.limits = cell, limits
+        self.name, self.cell, self.limits = lab.name, cell, limits
         self.requests, theirs = socket.socketpair()
         self.log = tempfile.TemporaryFile()
         command = [sys.executable, "-B", "-m", "grading.judge", str(lab.path)]
@@ -188,11 +189,13 @@ class JudgeProcess:
         request = {
             "source": base64.b64encode(source).decode(),
             "seed": seed,
-            "request": self.cell.worker_limits().decode(),
+            "request": self.cell.worker_limits(self.name).decode(),
         }
         self.requests.sendall(json.dumps(request).encode() + b"\n")
         answer = self._line(4 * self.limits.submission_s + 90)  # the judge's own limit is less
-        return answer or failure("the judge is gone: " + self._log_tail())
+        if "status" in answer:
+            return answer
+        return failure(f"the judge is gone: {answer.get('problem', '')} {self._log_tail()}")
 
     def _line(self, timeout_s):
         waiting = select.poll()  # which, unlike select.select, takes descriptors above 1023

@@ -22,7 +22,6 @@ from itertools import permutations
 import numpy as np
 
 from labkit.mistakes import outcome_of
-from labkit.traced import TracedArray
 from labkit.values import agree, leaves
 
 CALLS = 6  # made again per function, at most
@@ -48,30 +47,37 @@ class Numbers:
         np.random.default_rng = default_rng
 
 
-def agrees_elsewhere(calls, solution, remote, seed: bytes) -> bool | None:
-    """Whether changed calls give what the solution gives; None if there was none to make."""
+def agrees_elsewhere(calls, solution, remote, seed: bytes) -> tuple[bool, dict[str, str]]:
+    """Whether changed calls give what the solution gives, and by function why none was made.
+
+    A function that was compared has "" as its reason.
+    """
     chance = random.Random(seed)
-    by_name, verdicts = {}, []
+    by_name, reasons = {}, {}
     for name, args, kwargs, outcome in calls:
-        traced = any(type(value) is TracedArray for value in leaves((args, kwargs)))
-        if hasattr(solution, name) and not traced and outcome[0] == "value":
-            by_name.setdefault(name, []).append((args, kwargs, outcome))
+        if hasattr(solution, name):
+            by_name.setdefault(name, [])
+            if outcome[0] == "value":
+                by_name[name].append((args, kwargs, outcome))
     for name, published in sorted(by_name.items()):
         right, given = getattr(solution, name), getattr(remote, name)
-        verdicts.append(judge(published, right, given, chance))
-        if verdicts[-1] is False:
-            return False
-    return True if True in verdicts else None
+        verdict, reasons[name] = compare(published, right, given, chance)
+        if not verdict:
+            return False, reasons
+    return True, reasons
 
 
-def judge(published, right, given, chance) -> bool | None:
-    """One function: its published calls (args, kwargs, outcome), the solution's and the given."""
+def compare(published, right, given, chance) -> tuple[bool, str]:
+    """One function: its published calls (args, kwargs, outcome), the solution's and the given.
+
+    (whether nothing speaks against it, why it was not compared or "")
+    """
     usual, odd = [], []
     for args, kwargs, outcome in published:
         agreed = agree(outcome, outcome_of(right, args, kwargs), TOLERANCE)
         (usual if agreed else odd).append((args, kwargs, outcome))
     if any(is_another_answer(*call, given) for call in odd[:CALLS]):
-        return None
+        return True, "the check accepts other answers than the solution's, and it gave one"
     agreed = told = differs = refused = 0  # told: with an answer that no published call had
     for made in range(2 * CALLS):
         if made >= min(CALLS, len(published)) and (told or not refused):
@@ -88,11 +94,13 @@ def judge(published, right, given, chance) -> bool | None:
             differs += 1
         else:
             refused += 1
+    if not published:
+        return True, "the check only makes calls that it refuses"
     if not agreed + differs + refused:
-        return None
+        return True, "no number in its arguments can be changed so that the call still makes sense"
     if not any(numbers_of(args, kwargs) for args, kwargs, _ in published):
-        return agreed > differs + refused  # inside lists, a change may well make no sense
-    return not differs and (not refused or told > 0)
+        return agreed > differs + refused, ""  # inside lists, a change may well make no sense
+    return not differs and (not refused or told > 0), ""
 
 
 def is_another_answer(args, kwargs, outcome, given):

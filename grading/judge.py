@@ -31,6 +31,7 @@ from grading.hidden import Numbers, agrees_elsewhere
 from grading.limits import MIB, Limits
 from grading.remote import Incident, RemoteLab
 from grading.sanitise import clean, clean_lines
+from labkit.claims import claim_of, settle, shown
 from labkit.loading import ROOT, Implementation, Lab, find_labs, load_module
 from labkit.mistakes import read_bank
 from labkit.plugin import STATE
@@ -38,20 +39,9 @@ from labkit.plugin import STATE
 ADDRESS_SPACE = 6144 * MIB
 OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
 OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
-ROUNDS = 3  # published, hidden, carried over: the submission's time is for each
+ROUNDS = 2  # published, hidden: the submission's time is for each
 SLACK_S = 60  # of the judge's own work, over the submission's time
-# worst first: a claim is as good as its worst case
-ORDER = (
-    "protocol",
-    "memory",
-    "timeout",
-    "output",
-    "crashed",
-    "failed",
-    "todo",
-    "not_run",
-    "passed",
-)
+INCIDENTS = ("protocol", "memory", "timeout", "output", "crashed")  # worst first
 HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
@@ -89,18 +79,7 @@ class Judge:
             points = item.get_closest_marker("points")
             if points is None:
                 continue
-            claim = self.expected.setdefault(
-                item.originalname,
-                {
-                    "name": item.originalname,
-                    "text": clean((item.function.__doc__ or item.name).strip().split("\n")[0]),
-                    "points": points.args[0],
-                    "waits_for": sorted(
-                        {name for mark in item.iter_markers("waits_for") for name in mark.args}
-                    ),
-                    "cases": [],
-                },
-            )
+            claim = self.expected.setdefault(item.originalname, claim_of(item) | {"cases": []})
             claim["cases"].append(item.nodeid)
         read_bank(self.lab)  # every fork inherits it
         for name in ("terminalreporter", "lab-scoreboard"):
@@ -179,8 +158,7 @@ class Judge:
         return score(self.expected, lines, late, code, hidden=bool(request["seed"]))
 
     def grade_in_fork(self, request, out):
-        """In the fork: every check, and a passed one again where that could change its outcome:
-        with changes of arguments carried over, with hidden numbers."""
+        """In the fork: every check, and what passed again with hidden numbers."""
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         resource.setrlimit(resource.RLIMIT_DATA, (OWN_DATA, OWN_DATA))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -199,39 +177,23 @@ class Judge:
         )
         numbers = Numbers()
         # after all the others, so that no published check can tell what it saw, or use what it bent
-        again, carried = [], []
+        again = []
         try:
             for item in self.items:
                 self.say({"begins": item.nodeid})
                 numbers.draws = 0
                 passed = self.check(item)
-                calls = self.calls
                 if self.remote.infrastructure:
                     break
-                if passed and self.remote.changed_arguments:
-                    carried.append(item)
                 if passed and request["seed"]:
-                    again.append((item, numbers.draws, calls))
+                    again.append((item, numbers.draws, self.calls))
             self.remote.drain()
             self.remote.renew_time()
             for item, draws, calls in again:
                 if self.remote.infrastructure:
                     break
                 self.say({"begins": item.nodeid})
-                seed, compared = bytes.fromhex(request["seed"]), True
-                if draws:
-                    numbers.secret = seed
-                    self.check(item, hidden=True)
-                    numbers.secret = None
-                else:
-                    compared = self.check_elsewhere(item, calls, seed + item.nodeid.encode())
-                self.say({"rechecked": item.nodeid, "compared": compared})
-            self.remote.renew_time()
-            for item in carried:
-                if self.remote.infrastructure:
-                    break
-                self.say({"begins": item.nodeid})
-                self.check(item, carry_over=True)
+                self.check_hidden(item, numbers if draws else None, calls, request["seed"])
         finally:
             self.remote.close()
             self.say(
@@ -273,15 +235,25 @@ class Judge:
     def what_happened(self):
         return self.remote.what_happened or self.overrun
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item, call):
+        """What a hint calls comes after the outcome, and changes it no more."""
+        if not isinstance(self.remote, RemoteLab):
+            return (yield)
+        before = self.remote.incident
+        report = yield
+        self.remote.incident = before
+        return report
+
     def pytest_exception_interact(self, node, call, report):
         if isinstance(call.excinfo.value, MemoryError):
             self.overrun = Incident("memory", LARGE)
 
-    def check(self, item, hidden=False, carry_over=False):
-        """One run of one check; it counts only together with the check's other runs."""
+    def check(self, item, hidden=False):
+        """One run of one check; it counts only together with the check's other run."""
         self.phases, self.claim, self.calls = [], None, []
-        self.remote.begin_check(carry_over, hidden)
-        if hidden or carry_over:
+        self.remote.begin_check(hidden)
+        if hidden:
             item._initrequest()  # pytest keeps a used request: a second run needs a fresh one
         with self.own_work():
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
@@ -289,43 +261,47 @@ class Judge:
             gc.collect()
             with contextlib.suppress(Exception):
                 item.session._setupstate.teardown_exact(None)  # if it was cut short
+        self.report(item, hidden)
+        return self.phases == ALL_PASSED and not self.what_happened
+
+    def report(self, item, hidden):
         incident = self.what_happened
-        report = {
-            "check": item.nodeid,
-            "hidden": hidden,
-            "again": hidden or carry_over,
-            "changed": self.remote.changed_arguments,
-            "phases": self.phases,
-            "claim": self.claim,
-            "incident": incident and {"kind": incident.kind, "message": clean(incident)},
-        }
-        self.say(report)
-        return self.phases == ALL_PASSED and not incident
+        self.say(
+            {
+                "check": item.nodeid,
+                "hidden": hidden,
+                "phases": self.phases,
+                "claim": self.claim,
+                "incident": incident and {"kind": incident.kind, "message": clean(incident)},
+            }
+        )
+
+    def check_hidden(self, item, numbers, calls, seed):
+        """A check that draws numbers again, with others drawn; of another, some calls changed."""
+        seed = bytes.fromhex(seed)
+        if numbers:
+            numbers.secret = seed
+            self.check(item, hidden=True)
+            numbers.secret = None
+            reasons = {call[0]: "" for call in calls}
+        else:
+            reasons = self.check_elsewhere(item, calls, seed + item.nodeid.encode())
+        self.say({"rechecked": item.nodeid, "reasons": reasons})
 
     def check_elsewhere(self, item, calls, seed):
         """Some of the check's calls again, with a number changed, against the solution.
 
-        False if there was no call that could be compared.
+        By function: why it could not be compared, or "".
         """
         self.remote.begin_check(hidden=True)
-        agreed = False
+        agreed, reasons = False, {}
         with self.own_work():
-            agreed = agrees_elsewhere(calls, self.solution, self.remote, seed)
-        if agreed is None:
-            return False
-        incident = self.what_happened
+            agreed, reasons = agrees_elsewhere(calls, self.solution, self.remote, seed)
+        self.phases = ALL_PASSED
         outcome = "passed" if agreed else "failed"
-        self.say(
-            {
-                "check": item.nodeid,
-                "hidden": True,
-                "again": True,
-                "phases": ALL_PASSED,
-                "claim": {"outcome": outcome, "message": "", "hint": "", "broken": ""},
-                "incident": incident and {"kind": incident.kind, "message": clean(incident)},
-            }
-        )
-        return True
+        self.claim = {"outcome": outcome, "message": "", "hint": "", "broken": ""}
+        self.report(item, hidden=True)
+        return reasons
 
     def pytest_lab_calls(self, calls):
         self.calls = list(calls)
@@ -350,97 +326,102 @@ def score(expected, lines, late, exit_code, hidden=False):
     """The result of one submission from the lines its judge reported.
 
     {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
-    "printed", "hidden_checks", "hidden_notes"}; the notes are for the instructor alone. A check
-    that reported nothing earns nothing, and if it is not the submission's doing, the result is
-    `infrastructure`, not a zero. A case that passed earns only after every other run that it was
-    due: with changes carried over, and, if `hidden`, the hidden.
+    "printed", "hidden_checks", "hidden_notes", "not_compared"}; the notes, and the functions that
+    no hidden number could reach with the reasons, are for the instructor alone. A check that
+    reported nothing earns nothing, and if it is not the submission's doing, the result is
+    `infrastructure`, not a zero. If `hidden`, a case that passed earns only after its hidden run.
     """
-    cases, rechecked, running, done, notes, layers = {}, set(), None, None, [], None
+    cases, rechecked, running, done, notes, layers = {}, {}, None, {}, [], []
     for line in lines:
         if "begins" in line:
             running = line["begins"]
         elif "layers" in line:
             layers = line["layers"]
         elif "rechecked" in line:
-            rechecked.add(line["rechecked"])
-            if not line["compared"]:
-                notes.append(f"{line['rechecked'].split('::')[-1]}: not re-checked")
+            rechecked[line["rechecked"]] = line["reasons"]
         elif "check" in line:
             cases.setdefault(line["check"], []).append(line)
             if line["hidden"] and line["incident"]:
                 notes.append(f"{line['check'].split('::')[-1]}: {line['incident']['kind']}")
         elif "done" in line:
             done = line
-    problem = done["infrastructure"] if done else ""
+    problem = done.get("infrastructure", "")
     if not done and not late:
         problem = f"the judge ended during {running} (exit status {exit_code})"
-    claims = []
+    outcomes = []
     for claim in expected.values():
-        outcomes = []
         for case in claim["cases"]:
-            if case in cases:
-                found = [_outcome(report) for report in cases[case]]
-                outcomes += found
-                changed = any(report.get("changed") for report in cases[case])
-                again = any(report["again"] and not report["hidden"] for report in cases[case])
-                owed = changed and not again or hidden and case not in rechecked
-                if owed and all(outcome[0] == "passed" for outcome in found):
-                    if late:
-                        outcomes.append(("timeout", LATE, "", ""))
-                    else:
-                        problem = problem or f"{case} was not run again"
-            elif late:
-                outcomes.append(("timeout", LATE, "", ""))
-            else:
-                problem = problem or f"{case} was never reported"
-        first = [r for case in claim["cases"] for r in cases.get(case, []) if not r["again"]]
-        if len(first) != len(claim["cases"]) and not late:
-            problem = problem or f"{claim['name']} was not reported once"
-        worst = min(outcomes, key=lambda o: ORDER.index(o[0]), default=("failed", "", "", ""))
-        outcome, message, hint, broken = worst
-        kept = {key: claim[key] for key in ("name", "text", "points", "waits_for")}
-        found = {"outcome": outcome, "message": message, "hint": hint, "broken": broken}
-        claims.append(kept | found | {"earned": claim["points"] if outcome == "passed" else 0})
-    texts = {claim["name"]: claim for claim in claims}
-    for claim in claims:
-        blocking = [
-            name
-            for name in claim["waits_for"]
-            if name in texts and texts[name]["outcome"] != "passed"
-        ]
-        if claim["outcome"] == "failed" and blocking and not claim["broken"]:
-            text = texts[blocking[0]]["text"]
-            claim |= {"outcome": "waits", "message": f"waits for: {text}", "hint": ""}
+            found = [_outcome(report) for report in cases.get(case, [])]
+            first = [report for report in cases.get(case, []) if not report["hidden"]]
+            passed = all(outcome["outcome"] == "passed" for outcome in found)
+            if len(first) != 1 or hidden and passed and case not in rechecked:
+                if not late:
+                    problem = problem or f"{case} was not reported as often as it ran"
+                found.append(_incident("timeout", LATE))
+            outcomes += [claim | outcome for outcome in found]
+    claims = [_final(claim) for claim in settle(sorted(outcomes, key=_no_incident))]
+    claims.sort(key=lambda claim: list(expected).index(claim["name"]))
     return {
         "status": "infrastructure" if problem else "graded",
         "problem": problem,
         "score": 0 if problem else sum(claim["earned"] for claim in claims),
         "not_run": sum(claim["points"] for claim in claims if claim["outcome"] == "not_run"),
-        "claims": [{key: claim[key] for key in claim if key != "waits_for"} for claim in claims],
-        "layers": layers or [],
-        "printed": (done or {}).get("printed", ""),
+        "claims": claims,
+        "layers": layers,
+        "printed": done.get("printed", ""),
         "hidden_checks": sum(line.get("hidden", False) for line in lines),
         "hidden_notes": [clean(note) for note in notes],
+        "not_compared": _not_compared(rechecked.values()),
     }
 
 
+def _not_compared(found):
+    """{function: why} of those that no check could compare on hidden numbers."""
+    reasons = {}
+    for by_function in found:
+        for name, reason in by_function.items():
+            reasons[name] = reason and reasons.get(name, reason)
+    return {name: clean(reason) for name, reason in sorted(reasons.items()) if reason}
+
+
+def _final(claim):
+    """A settled claim as it is kept: an incident is not waited away, and only `passed` earns."""
+    if claim["incident"]:
+        claim = claim | {"outcome": claim["incident"], "message": claim["sentence"]}
+    passed = claim["outcome"] == "passed"
+    kept = {key: claim[key] for key in ("name", "points", "outcome", "message", "hint", "broken")}
+    return kept | {
+        "text": clean(shown(claim["text"], passed)),
+        "earned": passed and claim["points"] or 0,
+    }
+
+
+def _no_incident(outcome):
+    return INCIDENTS.index(outcome["incident"]) if outcome["incident"] else len(INCIDENTS)
+
+
+def _incident(kind, sentence, broken=""):
+    found = {"outcome": "failed", "message": sentence, "hint": "", "broken": broken}
+    return found | {"incident": kind, "sentence": sentence}
+
+
 def _outcome(report):
-    """(outcome, message, hint, why the file is broken) of one report of one case."""
+    """What one run of one case came to; settle() knows `failed`, and keeps the incident."""
     claim = report["claim"] or {"outcome": "failed", "message": "", "hint": "", "broken": ""}
-    outcome = claim["outcome"]
-    if report["incident"] and report["hidden"]:
-        return "failed", HIDDEN_FAILED, "", ""  # how it ended could tell the hidden numbers
+    claim = claim | {"incident": "", "sentence": ""}
+    outcome, failed = claim["outcome"], {"outcome": "failed", "hint": "", "broken": ""}
+    if report["incident"] and report["hidden"]:  # how it ended could tell the hidden numbers
+        return claim | failed | {"message": HIDDEN_FAILED}
     if report["incident"]:
         message = report["incident"]["message"]
-        broken = message if claim["broken"] else ""
-        return report["incident"]["kind"], message, "", broken
+        return _incident(report["incident"]["kind"], message, message if claim["broken"] else "")
     if outcome == "passed" and report["phases"] != ALL_PASSED:
-        return "failed", "the check did not run to its end", "", ""
+        return claim | failed | {"message": "the check did not run to its end"}
     if outcome not in ("passed", "failed", "todo", "not_run"):
-        return "failed", "the check reported something else than an outcome", "", ""
+        return claim | failed | {"message": "the check reported something else than an outcome"}
     if report["hidden"] and outcome != "passed":
-        return "failed", HIDDEN_FAILED, claim["hint"], ""
-    return outcome, claim["message"], claim["hint"], claim["broken"]
+        return claim | failed | {"message": HIDDEN_FAILED, "hint": claim["hint"]}
+    return claim
 
 
 def main():
@@ -453,8 +434,7 @@ def main():
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:logging", "-s"]
     options += [
         "--tb=line",
-        "-o",
-        "timeout=0",
+        "--timeout=0",
         "--rootdir",
         str(ROOT),
         "-c",

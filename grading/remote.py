@@ -1,8 +1,12 @@
-"""The object behind the `lab` fixture while grading: every call runs in a sandboxed worker.
+"""The object behind the `lab` fixture while grading: every call runs in a sandboxed process.
 
-Nothing the worker says is believed except as a value or as an exception of the learner's code. All
-clocks are here. An incident (timeout, memory, output, crashed, protocol) ends the worker; the next
-check gets a fresh one.
+Nothing that process says is believed except as a value or as an exception of the learner's code.
+All clocks are here. An incident (timeout, memory, output, crashed, protocol) ends the process; the
+next check gets a fresh one.
+
+A call that is given a `collectives.Group` is one rank's: it runs in a process of its own, which has
+loaded the submission and is only ever given that rank's arguments, so the kernel keeps the other
+ranks' shards from it. What the collectives give it, it may of course keep.
 """
 
 import builtins
@@ -15,13 +19,12 @@ import time
 
 import numpy as np
 
-from grading import arrays
 from grading.inside import wire
-from grading.inside.wire import COLLECTIVES, MAX_TEXT
+from grading.inside.wire import MAX_TEXT
 from labkit.loading import LoadError
-from labkit.traced import TracedArray
-from labkit.values import leaves
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+OF_A_GROUP = COLLECTIVES[:3]
 MAX_RANKS = 256
 MAX_COLLECTIVE_BYTES = 64 << 20  # in and out, of all collectives of a check: a ledger keeps them
 MAX_RECEIVED_BYTES = 64 << 20  # in one check, of which a test may keep all
@@ -31,7 +34,7 @@ KEPT_OUTPUT = 4000
 
 
 class Incident(Exception):
-    """The worker was ended; `kind` says why, str() is a sentence for the learner."""
+    """The process was ended; `kind` says why, str() is a sentence for the learner."""
 
     def __init__(self, kind, sentence):
         super().__init__(sentence)
@@ -52,10 +55,10 @@ class RemoteLab:
     def __init__(self, source, control, request, limits, collectives, path):
         self._source, self._control, self._request = source, control, request
         self._limits, self._collectives, self._path = limits, collectives, str(path)
-        self._worker = None
+        self._idle, self._busy = {}, set()  # processes; idle ones by (number of ranks, rank)
         self._functions = {}  # names that stood for functions when they were first asked for
         self._loading = None  # why the file could not be loaded
-        self._number = 0
+        self._number = self._checks = 0
         self._left_s = limits.submission_s
         self.incident = None  # of the current check
         self.infrastructure = ""
@@ -63,20 +66,18 @@ class RemoteLab:
         self.output = b""
         self.begin_check()
 
-    def begin_check(self, carry_over=False, hidden=False):
+    def begin_check(self, hidden=False):
         """A new check: its own clock, its own output allowance.
 
-        With `carry_over`, what the learner's code does to its arguments is done to the caller's.
-        Without, a result cannot pass by bending the numbers that it is compared with. What is
-        printed during a hidden check is counted, but not kept: it could tell the numbers.
+        What is printed during a hidden check is counted, but not kept: it could tell the numbers.
         """
+        for process in list(self._busy):  # ranks that went on when their run was over
+            process.hang_up()
+        self._checks += 1
         self._keep_output = not hidden
         self.incident = None
-        self._carry_over = carry_over
-        self.changed_arguments = False
         self._check_left_s = self._limits.check_s
         self._check_output = self._check_received = self._check_collective = 0
-        self._held = None
 
     @property
     def what_happened(self):
@@ -84,19 +85,21 @@ class RemoteLab:
         return self.incident or (self._loading if isinstance(self._loading, Incident) else None)
 
     def close(self):
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        for process in list(self._busy):
+            process.hang_up()
+        while self._idle:
+            self._idle.popitem()[1].close()
 
     # --- what tests see ---------------------------------------------------------------------
 
     def __getattr__(self, name):
         if name.startswith("_") or len(name) > MAX_NAME:
             raise AttributeError(name)
-        self.load()
         if name in self._functions:
+            self.load()
             return self._functions[name]
-        answer = self._ask(("get", name), name)
+        with self._process() as process:
+            answer = self._ask(process, ("get", name), name)
         match answer:
             case ("got", value):
                 return value
@@ -108,31 +111,9 @@ class RemoteLab:
         self._raised(answer, 0, name)
 
     def load(self):
-        """A worker with the learner's file in it; LoadError if the file does not load."""
-        if self._loading:
-            raise LoadError(str(self._loading))
-        if self._worker is not None:
-            return
-        self._start()
-        try:
-            answer = self._ask(("load", self._source), "the import of starter.py")
-        except Incident as incident:
-            self._loading = incident
-            raise LoadError(str(incident)) from None
-        match answer:
-            case ("loaded", list()):
-                return
-            case ("raised", 0, str(kind), str(message), (int() | None) as line):
-                message = message[:MAX_TEXT]
-                where = f"starter.py line {line}: " if line else "starter.py: "
-                self._loading = f"{where}{kind}: {message} (while it was imported)"
-                if kind in ("SyntaxError", "IndentationError", "TabError"):
-                    self._loading = f"{where}{message}"
-                if kind == "MemoryError":
-                    self.incident = Incident("memory", self._loading)
-                    self._loading = self.incident
-                raise LoadError(str(self._loading))
-        self._broken("an answer that is no answer to an import")
+        """A process with the learner's file in it; LoadError if the file does not load."""
+        with self._process():
+            pass
 
     def _function(self, name):
         def function(*args, **kwargs):
@@ -142,21 +123,28 @@ class RemoteLab:
         return function
 
     def _call(self, name, args, kwargs):
-        self.load()
-        self._number += 1
-        given = [v for v in leaves((args, kwargs)) if isinstance(v, np.ndarray)]
-        traces = {id(v.trace): v.trace for v in given if type(v) is TracedArray}
-        looks_up = any(value.dtype.kind in "iu" for value in given)
-        self._held = arrays.Held(traces.values(), looks_up) if traces else None
-        answer = self._ask(("call", self._number, name, args, kwargs), name)
+        args, kwargs, place, group = self._without_group(args, kwargs)
+        about = None if group is None else (place, group.rank, group.size)
+        with self._process(about and about[1:]) as process:
+            self._number += 1
+            number = self._number
+            answer = self._ask(process, ("call", number, name, args, kwargs, about), name, group)
         match answer:
-            case ("returned", number, result, changed) if number == self._number:
+            case ("returned", n, result, changed) if n == number:
                 if changed is not None:
-                    self.changed_arguments = True
-                    if self._carry_over:
-                        _carry_over((args, kwargs), changed)
+                    _carry_over((args, kwargs), changed)
                 return result
-        self._raised(answer, self._number, name)
+        self._raised(answer, number, name)
+
+    def _without_group(self, args, kwargs):
+        """The arguments with None for the group, its place (position or name), and the group."""
+        kind = getattr(self._collectives, "Group", ())
+        for place, value in (*enumerate(args), *kwargs.items()):
+            if isinstance(value, kind):
+                if place in kwargs:
+                    return args, kwargs | {place: None}, place, value
+                return (*args[:place], None, *args[place + 1 :]), kwargs, place, value
+        return args, kwargs, None, None
 
     def _raised(self, answer, number, name):
         match answer:
@@ -176,186 +164,200 @@ class RemoteLab:
     def _broken(self, what):
         self._end("protocol", f"the submission's process sent {what}; the check cannot count")
 
-    # --- one question, one answer ---------------------------------------------------------------
+    # --- processes ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _process(self, rank=None):
+        """A process with the file in it, for this caller alone: the usual one, or a rank's."""
+        if self._loading:
+            raise LoadError(str(self._loading))
+        process = self._idle.pop(rank, None)
+        if process is None:
+            process = self._start()
+        self._busy.add(process)
+        try:
+            if not process.loaded:
+                self._load(process)
+            yield process
+        except BaseException:
+            process.close()
+            raise
+        else:
+            self._idle[rank] = process
+        finally:
+            self._busy.discard(process)
 
     def _start(self):
         if self._left_s <= 0:
             self._refuse_time()
         try:
-            self._worker = worker = WorkerProcess(self._control, self._request)
+            process = WorkerProcess(self._control, self._request)
         except (OSError, ValueError, Infrastructure) as error:
-            self.infrastructure = f"no worker could be started: {error}"
+            self.infrastructure = f"no process could be started: {error}"
             raise Infrastructure(self.infrastructure) from None
-        self.layers = worker.layers
+        self.layers = process.layers
+        return process
+
+    def _load(self, process):
+        try:
+            answer = self._ask(process, ("load", self._source), "the import of starter.py")
+        except Incident as incident:
+            self._loading = incident
+            raise LoadError(str(incident)) from None
+        match answer:
+            case ("loaded",):
+                process.loaded = True
+                return
+            case ("raised", 0, str(kind), str(message), (int() | None) as line):
+                message = message[:MAX_TEXT]
+                where = f"starter.py line {line}: " if line else "starter.py: "
+                self._loading = f"{where}{kind}: {message} (while it was imported)"
+                if kind in ("SyntaxError", "IndentationError", "TabError"):
+                    self._loading = f"{where}{message}"
+                if kind == "MemoryError":
+                    self.incident = Incident("memory", self._loading)
+                    self._loading = self.incident
+                raise LoadError(str(self._loading))
+        self._broken("an answer that is no answer to an import")
 
     def _refuse_time(self):
         sentence = f"no time left: {self._limits.submission_s:g} s were used up by earlier checks"
         self.incident = Incident("timeout", sentence)
         raise self.incident
 
-    def _number_of(self, value):
-        if self._held is not None and isinstance(value, np.ndarray):
-            return self._held.number_of(value)
-        return None
+    # --- one question, one answer ---------------------------------------------------------------
 
-    def _number_of_argument(self, value):
-        """As above; what the caller passed, and every slice of it, can only be read.
-
-        Indices, which nobody counts, are sent as they are: a mask made of them may be local.
-        """
-        if type(value) is np.ndarray and value.dtype.kind in "iu":
-            return None
-        if self._held is not None and isinstance(value, np.ndarray):
-            value = value.view()
-            value.flags.writeable = False
-        return self._number_of(value)
-
-    def _ask(self, question, name):
+    def _ask(self, process, question, name, group=None):
         """Send a question, serve what the learner's code asks for meanwhile, return the answer."""
+        with self._clock(process):
+            self._send(process, question, name)
+        while True:
+            with self._clock(process):
+                answer = self._receive(process, name)
+                match answer:
+                    case ("collective", str(operation), tuple(args), dict(kwargs)):
+                        self._serve(process, name, self._collective, operation, args, kwargs)
+                        continue
+                    case ("group", str(operation), array, (int() | None) as axis) if group:
+                        pass
+                    case _:
+                        return answer
+            # on nobody's clock: this rank waits for others, and theirs runs
+            self._serve(process, name, self._meet, group, operation, array, axis)
+
+    @contextlib.contextmanager
+    def _clock(self, process):
         if self._left_s <= 0:
             self._refuse_time()
-        started = time.monotonic()
-        self._deadline = started + min(self._check_left_s, self._left_s)
+        check, started = self._checks, time.monotonic()
+        # an import is not the check's: each rank's process has its own
+        left_s = self._check_left_s if process.loaded else self._limits.check_s
+        process.deadline = started + min(left_s, self._left_s)
         try:
-            self._send(question, name, self._number_of_argument)
-            while True:
-                answer = self._receive(name)
-                self._watch_the_clock(name)  # frames that wait in the buffer take time as well
-                match answer:
-                    case (
-                        "collective" | "array" as kind,
-                        str(operation),
-                        tuple(args),
-                        dict(kwargs),
-                        list(notes),
-                    ):
-                        if self._held is None and (kind == "array" or notes):
-                            self._broken("a request about an array it was not given")
-                        self._serve(name, kind, operation, args, kwargs, notes)
-                    case _:
-                        return self._without_promises(answer)
+            yield
         finally:
             spent = time.monotonic() - started
-            self._left_s -= spent
-            self._check_left_s -= spent
+            if check == self._checks:  # else this rank outlived its run
+                self._left_s -= spent
+                self._check_left_s -= spent if process.loaded else 0
 
-    def _without_promises(self, answer):
-        if self._held is None:
-            return answer
-        try:
-            return arrays.fulfil(answer, [])
-        except arrays.Refused:
-            self._broken("an array that it only promised")
-
-    def _serve(self, name, kind, operation, args, kwargs, notes):
-        """Do what the worker noted down, then what it asks for, and answer."""
-        held, done = self._held, []
+    def _serve(self, process, name, operation, *args):
+        """Do what the learner's code asks for, and answer."""
         try:
             with np.errstate(all="ignore"):
-                if held is not None:
-                    done = arrays.perform_notes(notes, held, self._deadline)
-                    args, kwargs = arrays.fulfil(args, done), arrays.fulfil(kwargs, done)
-                    counted = held.counted()
-                if kind == "collective":
-                    result = self._collective(operation, args, kwargs)
-                elif operation == "values":
-                    result = held.values(*args)
-                else:
-                    result = arrays.perform(operation, args, kwargs)
-                if held is not None:
-                    held.note_result(result, counted, (args, kwargs))
-                answer = ("value", result, done)
-            self._send(answer, name)
-        except (Incident, Infrastructure):
-            raise
-        except Exception as error:
-            failed = None
-            if isinstance(error, arrays.NoteFailed):
-                failed, done, error = error.note, error.results, error.__cause__
-            if held is not None and len(held.arrays) + len(done) > arrays.MAX_HELD:
-                done = []
-            kind = type(error) if type(error) in _SENDABLE_ERRORS else ValueError
-            self._send(("error", kind.__name__, str(error)[:500], failed, done), name)
+                answer = ("value", operation(*args))
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+            kind = next(k for k in type(error).__mro__ if k in _SENDABLE_ERRORS)
+            answer = ("error", kind.__name__, str(error)[:500])
+        self._send(process, answer, name)
 
     def _collective(self, operation, args, kwargs):
-        if operation not in COLLECTIVES or not all(
-            key in ("parts", "axis", "root") for key in kwargs
-        ):
+        if operation not in COLLECTIVES or kwargs.keys() - {"parts", "axis", "root"}:
             raise ValueError(f"collectives has no {operation} with these arguments")
         parts = args[0] if args else kwargs.get("parts")
         if isinstance(parts, (list, tuple)):
-            sizes = [part.nbytes + ARRAY_BYTES for part in parts if isinstance(part, np.ndarray)]
-            self._check_collective += sum(sizes) * (len(parts) + 1)
-            if len(parts) > MAX_RANKS or self._check_collective > MAX_COLLECTIVE_BYTES:
-                raise ValueError(f"{operation}: more ranks or bytes than the grader simulates")
+            self._simulate(operation, parts, len(parts) + 1)
         for value in (*args[1:], *(kwargs[key] for key in kwargs if key != "parts")):
             if type(value) is not int:
                 raise TypeError(f"{operation}: axis and root are ints")
         return getattr(self._collectives, operation)(*args, **kwargs)
 
-    def _send(self, value, name, number_of=None):
+    def _meet(self, group, operation, array, axis):
+        if operation not in OF_A_GROUP:
+            raise ValueError(f"a group has no {operation}")
+        self._simulate(operation, [array], group.size + 4)
+        options = {} if axis is None else {"axis": axis}
+        return getattr(group, operation)(array, **options)
+
+    def _simulate(self, operation, parts, times):
+        """Bound what the ledgers of a check keep."""
+        sizes = [part.nbytes + ARRAY_BYTES for part in parts if isinstance(part, np.ndarray)]
+        self._check_collective += sum(sizes) * times
+        if len(parts) > MAX_RANKS or self._check_collective > MAX_COLLECTIVE_BYTES:
+            raise ValueError(f"{operation}: more ranks or bytes than the grader simulates")
+
+    def _send(self, process, value, name):
         try:
-            data = wire.frame(value, number_of or self._number_of)
+            data = wire.frame(value)
         except wire.Unsendable as problem:
             raise TypeError(f"cannot be sent to the submission: {problem}") from None
         view = memoryview(data)
         while view:
             try:
-                view = view[self._worker.data.send(view) :]
+                view = view[process.data.send(view) :]
             except BlockingIOError:
-                self._wait(name, select.POLLOUT)
+                self._wait(process, name, select.POLLOUT)
             except OSError:
-                self._gone(name)
+                self._gone(process, name)
 
-    def _receive(self, name):
-        data = self._worker.received
+    def _receive(self, process, name):
+        data = process.received
         try:
             while len(data) < 4 or len(data) < 4 + wire.frame_size(data[:4]):
-                self._wait(name, select.POLLIN)
+                self._wait(process, name, select.POLLIN)
                 try:
-                    chunk = self._worker.data.recv(1 << 18)
+                    chunk = process.data.recv(1 << 18)
                 except BlockingIOError:
                     continue
                 except OSError:
                     chunk = b""
                 if not chunk:
-                    self._gone(name)
+                    self._gone(process, name)
                 data += chunk
             end = 4 + wire.frame_size(data[:4])
             self._check_received += end
             if self._check_received > MAX_RECEIVED_BYTES:
                 mib = MAX_RECEIVED_BYTES >> 20
                 self._end("memory", f"{name} gave more than {mib} MiB back; return what was asked")
-            array_of = self._held.array_of if self._held is not None else None
-            answer = wire.decode(data[4:end], array_of)
+            answer = wire.decode(data[4:end])
             del data[:end]
-            return answer
-        except (wire.BadFrame, arrays.Refused) as problem:
+        except wire.BadFrame as problem:
             self._broken(f"bytes that are no message ({problem})")
+        self._watch_the_clock(process, name)  # frames that wait in the buffer take time as well
+        return answer
 
-    def _wait(self, name, event):
-        """Until the worker's socket is ready; meanwhile its output is read, its clock watched."""
-        worker = self._worker
+    def _wait(self, process, name, event):
+        """Until the socket is ready; meanwhile the output is read and the clock watched."""
         while True:
-            ready = worker.poll(event, self._watch_the_clock(name))
-            if worker.output in ready:
-                self._read_output(name)
-            if worker.data.fileno() in ready:
+            ready = process.poll(event, self._watch_the_clock(process, name))
+            if process.output in ready:
+                self._read_output(process, name)
+            if process.data.fileno() in ready:
                 return
-            if worker.lifeline.fileno() in ready:
-                self._gone(name)
+            if process.lifeline.fileno() in ready:
+                self._gone(process, name)
 
-    def _watch_the_clock(self, name):
+    def _watch_the_clock(self, process, name):
         """The seconds that are left; the check ends when there are none."""
-        left = self._deadline - time.monotonic()
+        left = process.deadline - time.monotonic()
         if left <= 0:
             spent = min(self._limits.check_s, self._limits.submission_s)
             loop = "; look for a loop that does not end"
             self._end("timeout", f"{name} did not finish within {spent:g} s{loop}")
         return left
 
-    def _read_output(self, name):
-        chunk = self._worker.read_output()
+    def _read_output(self, process, name):
+        chunk = process.read_output()
         if self._keep_output:
             self.output = (self.output + chunk)[:KEPT_OUTPUT]
         self._check_output += len(chunk)
@@ -365,17 +367,17 @@ class RemoteLab:
 
     # --- how it ended ---------------------------------------------------------------------------
 
-    def _gone(self, name):
-        """The worker ended by itself, or its monitor ended it; say which, and never trust it."""
-        report = self._worker.last_report(2.0)
+    def _gone(self, process, name):
+        """The process ended by itself, or its monitor ended it; say which, and never trust it."""
+        if process.abandoned:
+            raise Incident("timeout", "the run of this rank is over")
+        report = process.last_report(2.0)
         told = not report
         if told:  # its connection is closed, yet it lives
-            report = self._worker.end()
-        self._drain(name)
+            report = process.end()
+        self._drain(process)
         if "setup" in report or not report:
-            self._worker.close()
-            self._worker = None
-            self.infrastructure = f"the worker was lost: {report.get('setup', 'no report')}"
+            self.infrastructure = f"the process was lost: {report.get('setup', 'no report')}"
             raise Infrastructure(self.infrastructure)
         code, reason = report.get("exit"), report.get("reason")
         full = report["peak_bytes"] >= 0.9 * self._limits.memory_bytes
@@ -395,29 +397,34 @@ class RemoteLab:
 
     def drain(self):
         """Take what was printed so far, before a hidden check may print."""
-        if self._worker is not None:
-            self._drain("")
+        for process in list(self._idle.values()):
+            self._drain(process)
 
-    def _drain(self, name):
+    def _drain(self, process):
         taken = 0  # at most what a check may print: who prints faster than this reads never ends
         with contextlib.suppress(OSError):
             while (
                 taken <= self._limits.output_bytes
-                and self._worker.output in self._worker.poll(0, 0)
-                and (chunk := self._worker.read_output())
+                and process.output in process.poll(0, 0)
+                and (chunk := process.read_output())
             ):
                 taken += len(chunk)
                 if self._keep_output:
                     self.output = (self.output + chunk)[:KEPT_OUTPUT]
 
     def _end(self, kind, sentence):
+        """An incident: nothing of this submission's processes goes on."""
+        incident = Incident(kind, sentence)
+        self.incident = self.incident or incident
         self.close()
-        self.incident = Incident(kind, sentence)
-        raise self.incident
+        raise incident
 
 
 class WorkerProcess:
     """One sandboxed process: its data socket, its output, its monitor's lifeline."""
+
+    loaded = abandoned = False
+    deadline = 0.0
 
     def __init__(self, control, request):
         self.data, data = socket.socketpair()
@@ -474,6 +481,13 @@ class WorkerProcess:
             self.lifeline.shutdown(socket.SHUT_WR)
         return self.last_report(5.0)
 
+    def hang_up(self):
+        """From another thread than the one that talks to it: that one finds the connection shut."""
+        self.abandoned = True
+        for end in (self.lifeline, self.data):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         """Hang up: the monitor kills whatever is left."""
         self.data.close()
@@ -505,28 +519,20 @@ def _raise_at(error, path, line):
 
 
 def _carry_over(given, changed):
-    """What the learner's code did to its arguments, done to the caller's."""
+    """What the learner's code did to its arguments, done to the caller's: the Recorder judges it.
+
+    The process itself says what they are now, which a submission could forge; all it would gain is
+    what copying its arguments at the start gives to anybody.
+    """
     match given, changed:
         case (np.ndarray(), np.ndarray()) if given.shape == changed.shape:
-            if given.dtype == changed.dtype and given.flags.writeable and given is not changed:
+            if given.dtype == changed.dtype and given.flags.writeable:
                 given[...] = changed
         case (list(), list()):
-            if len(given) == len(changed):
-                for one, other in zip(given, changed, strict=True):
-                    _carry_over(one, other)
-            for i, value in enumerate(changed[: len(given)]):
-                if not isinstance(value, (np.ndarray, list, dict, tuple)):
-                    given[i] = value
-            if len(given) != len(changed):
-                given[:] = changed
+            given[:] = changed
+        case (dict(), dict()):
+            given.clear()
+            given.update(changed)
         case (tuple(), tuple()):
             for one, other in zip(given, changed, strict=False):
                 _carry_over(one, other)
-        case (dict(), dict()):
-            for key in [key for key in given if key not in changed]:
-                del given[key]
-            for key, value in changed.items():
-                if key in given and isinstance(value, (np.ndarray, list, dict, tuple)):
-                    _carry_over(given[key], value)
-                else:
-                    given[key] = value

@@ -1,29 +1,38 @@
 """A cell: bubblewrap around a warm fork server, and what this machine offers to build one from.
 
 The fork server (inside/fork_server.py) forks one worker per submission, each in namespaces of its
-own. The cell's files are read-only: an interpreter, numpy and the folder `inside`; no test, no
-solution, no submission. A submission arrives through the worker's socket.
+own. The cell's files are read-only: an interpreter, numpy, pytest, labkit, the folder `inside`, and
+of the course collectives.py and each lab's given modules and data; no test, no solution, no
+submission. A submission arrives through the worker's socket.
 """
 
+import compileall
 import contextlib
+import importlib.util
 import json
 import os
 import platform
+import py_compile
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy
-
 from grading.inside import walls
 from grading.limits import MIB, Limits
-from labkit.loading import ROOT
+from labkit.loading import ROOT, find_labs
 
 INSIDE = Path(__file__).parent / "inside"
+# What a learner's file may import here as at home; they are Python alone but for numpy.
+PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
+PACKAGES = ("numpy", *PYTEST, "labkit")
+GIVEN_FOLDERS = ("given", "captures", "configs", "incidents")
+GIVEN_FILES = (".json", ".jsonl", ".csv", ".txt", ".md")
+UNCHECKED_HASH = py_compile.PycInvalidationMode.UNCHECKED_HASH
 NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
 # A grade counts as isolated only behind all of these.
 REQUIRED = ("bubblewrap", *NAMESPACES, "tmpfs", "rlimits", "no new privileges", "seccomp")
@@ -99,13 +108,30 @@ def _read(path):
 
 
 def _readable():
-    """Host folders a worker may read, besides `inside`: the interpreter and numpy."""
-    numpy_folder = Path(numpy.__file__).resolve().parent
-    packages = [numpy_folder]
-    libraries = numpy_folder.parent / "numpy.libs"
+    """Host folders a worker may read, besides `inside`: the interpreter, and packages."""
+    found = [importlib.util.find_spec(name) for name in PACKAGES]
+    files = [Path(spec.origin).resolve() for spec in found if spec]
+    packages = [file.parent if file.stem == "__init__" else file for file in files]
+    libraries = packages[0].parent / "numpy.libs"
     if libraries.is_dir():
         packages.append(libraries)
     return Path(sys.base_prefix).resolve(), packages
+
+
+def _lay_out_course(folder):
+    """What a learner's file may import or read beside itself, copied into `folder`."""
+    for lab in find_labs():
+        shutil.copy(lab.path.parent / "collectives.py", folder)
+        own = Path(folder, lab.name)
+        own.mkdir()
+        for path in lab.path.iterdir():
+            if path.is_dir() and path.name in GIVEN_FOLDERS:
+                shutil.copytree(path, own / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+            elif path.suffix in GIVEN_FILES:
+                shutil.copy(path, own)
+    compileall.compile_dir(folder, quiet=2, invalidation_mode=UNCHECKED_HASH)
+    for path in (Path(folder), *Path(folder).rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def check_private(places: dict):
@@ -152,7 +178,10 @@ class Cell:
         self.inner_uid = 1000 if mapped and self.isolated else self.uid
         self.cgroup = Cgroup(limits, f"{os.getpid()}-{number}")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.course = tempfile.TemporaryDirectory(prefix="grading-course-")
+        self.course_inside = "/course" if self.isolated else self.course.name
         try:
+            _lay_out_course(self.course.name)
             self._start(theirs)
         except BaseException:
             self.close()
@@ -167,8 +196,8 @@ class Cell:
         found += ["own uid"] if self.uid is not None else []
         return found + self.cgroup.layers
 
-    def worker_limits(self) -> bytes:
-        """The request for one worker."""
+    def worker_limits(self, lab=None) -> bytes:
+        """The request for one worker, beside which the given files of the lab of that name lie."""
         wanted = (
             "memory_bytes",
             "address_space_bytes",
@@ -178,19 +207,21 @@ class Cell:
             "cpu_s",
         )
         return json.dumps(
-            {"uid": self.inner_uid} | {name: getattr(self.limits, name) for name in wanted}
+            {"uid": self.inner_uid, "lab": lab and f"{self.course_inside}/{lab}"}
+            | {name: getattr(self.limits, name) for name in wanted}
         ).encode()
 
     def _start(self, theirs):
         prefix, packages = _readable()
         python = str(Path(sys.executable).resolve())
         if self.isolated:
-            paths = ["/inside", "/packages"]
+            paths = ["/inside", "/packages", "/course"]
             readable = [str(prefix), "/usr", "/lib", "/lib64", *paths]
         else:
-            paths = [str(INSIDE), str(packages[0].parent)]
-            readable = [str(prefix), "/usr", "/lib", "/lib64", str(INSIDE), *map(str, packages)]
-        readable = [p for p in readable if p in ("/inside", "/packages") or os.path.exists(p)]
+            paths = [str(INSIDE), *{str(path.parent) for path in packages}, self.course.name]
+            readable = [str(prefix), "/usr", "/lib", "/lib64", *paths, *map(str, packages)]
+        inside = ("/inside", "/packages", "/course")
+        readable = [p for p in readable if p in inside or os.path.exists(p)]
         start = f"import sys; sys.path[:0] = {paths!r}; import fork_server; fork_server.main()"
         config = json.dumps(
             {"layers": self.machine.layers, "readable": readable, "control": theirs.fileno()}
@@ -258,6 +289,7 @@ class Cell:
         for folder in packages:
             command += ["--ro-bind", str(folder), f"/packages/{folder.name}"]
         command += ["--ro-bind", str(INSIDE), "/inside"]
+        command += ["--ro-bind", self.course.name, "/course"]
         command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/"]
         # nothing that one submission writes may be there for the next
         return command + ["--remount-ro", "/dev", "--remount-ro", "/", "--"]
@@ -301,6 +333,7 @@ class Cell:
             process.stderr.close()
         self.control.close()
         self.cgroup.remove()
+        self.course.cleanup()
 
 
 class Cgroup:
@@ -311,7 +344,7 @@ class Cgroup:
     def __init__(self, limits, name):
         self.folders, self.layers = [], []
         memory = limits.memory_bytes + self.SPARE_BYTES
-        pids = limits.processes + 16
+        pids = limits.processes * walls.MAX_WORKERS + 16
         try:
             for controllers, folder in _cgroup_folders():
                 own = Path(folder, f"grading-{name}")

@@ -123,7 +123,7 @@ def test_one_is_a_screen_for_the_student(tmp_path):
         "one", file, "--lab", "01", "--results", results, "--classroom", classroom
     )
     assert status == 0 and "0 of 100 points" in text and "Next:" in text
-    assert len(text.splitlines()) <= 24
+    assert len(text.splitlines()) <= 30
     assert json.loads(results.read_text())["score"] == 0
     assert json.loads(classroom.read_text())["status"] == "fail"
     status, text = grading("one", file, "--lab", "01", "--results", tmp_path / "no/such.json")

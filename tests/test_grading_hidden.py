@@ -28,8 +28,14 @@ def calls_of(function):
     return [("bubble", args, {}, ("value", function(*args))) for args in PUBLISHED]
 
 
+def elsewhere(*arguments):
+    """False, None if no function could be compared, or True."""
+    agrees, reasons = agrees_elsewhere(*arguments)
+    return (True if "" in reasons.values() else None) if agrees else False
+
+
 def verdict(function, seed=b"seed"):
-    return agrees_elsewhere(calls_of(function), module(bubble), module(function), seed)
+    return elsewhere(calls_of(function), module(bubble), module(function), seed)
 
 
 def test_a_table_of_published_answers_is_found():
@@ -52,14 +58,14 @@ def test_one_odd_answer_exempts_no_other_call():
     known = {args: bubble(*args) for args in PUBLISHED}
     calls = calls_of(cheat) + [("bubble", (0, 1), {}, ("raises", "UnicodeError"))]
     remote = module(lambda *args: known.get(args, Fraction(0)))
-    assert agrees_elsewhere(calls, module(bubble), remote, b"seed") is False
+    assert elsewhere(calls, module(bubble), remote, b"seed") is False
 
 
 def test_an_array_without_axes_is_the_number_in_it():
     solution = types.SimpleNamespace(half=lambda n: n / 2)
     remote = types.SimpleNamespace(half=lambda n: np.array({3: 1.5}.get(n, 0.0)))
     calls = [("half", (3,), {}, ("value", np.array(1.5)))]
-    assert agrees_elsewhere(calls, solution, remote, b"seed") is False
+    assert elsewhere(calls, solution, remote, b"seed") is False
 
 
 def test_an_endless_search_for_an_acceptable_number_ends():
@@ -68,14 +74,14 @@ def test_an_endless_search_for_an_acceptable_number_ends():
             raise ValueError("not published")
         return p
 
-    assert agrees_elsewhere(calls_of(picky), module(picky), module(picky), b"seed") is None
+    assert elsewhere(calls_of(picky), module(picky), module(picky), b"seed") is None
 
 
 def test_numpy_scalars_are_the_numbers_they_stand_for():
     solution = types.SimpleNamespace(double=lambda n: 2 * n)
     remote = types.SimpleNamespace(double=lambda n: np.int64(2 * n))
     calls = [("double", (3,), {}, ("value", np.int64(6)))]
-    assert agrees_elsewhere(calls, solution, remote, b"seed") is True
+    assert elsewhere(calls, solution, remote, b"seed") is True
 
 
 def gather(num_ranks, rank):
@@ -87,7 +93,7 @@ def schedule_verdict(function, seed, sizes=(1, 2, 3, 4, 8)):
     pairs = [(n, rank) for n in sizes for rank in range(n)]
     calls = [("gather", pair, {}, ("value", function(*pair))) for pair in pairs]
     solution = types.SimpleNamespace(gather=gather)
-    return agrees_elsewhere(calls, solution, types.SimpleNamespace(gather=function), seed)
+    return elsewhere(calls, solution, types.SimpleNamespace(gather=function), seed)
 
 
 SEEDS = [bytes([n]) for n in range(30)]
@@ -141,7 +147,7 @@ def test_a_refusal_is_forgiven_to_one_that_is_right_elsewhere():
 
     calls = [("bubble", (p, 6), {}, ("value", bubble(p, 6))) for p in range(2, 6)]
     for seed in SEEDS:
-        assert agrees_elsewhere(calls, module(bubble), module(strict), seed) is True
+        assert elsewhere(calls, module(bubble), module(strict), seed) is True
 
 
 def test_an_int_is_as_good_as_the_fraction():
@@ -154,7 +160,7 @@ def test_an_int_is_as_good_as_the_fraction():
     calls = [("hops", (p, 6), {}, ("value", hops(p, 6))) for p in range(2, 6)]
     solution, remote = (types.SimpleNamespace(hops=function) for function in (right, hops))
     for seed in SEEDS:
-        assert agrees_elsewhere(calls, solution, remote, seed) is True
+        assert elsewhere(calls, solution, remote, seed) is True
 
 
 def test_numbers_inside_lists_may_change_to_nonsense_now_and_then():
@@ -168,7 +174,7 @@ def test_numbers_inside_lists_may_change_to_nonsense_now_and_then():
     solution = types.SimpleNamespace(total=right)
     for function, verdicts in ((right, {True}), (picky, {True, False}), (lambda order: 0, {False})):
         remote = types.SimpleNamespace(total=function)
-        found = {agrees_elsewhere(calls, solution, remote, seed) for seed in SEEDS}
+        found = {elsewhere(calls, solution, remote, seed) for seed in SEEDS}
         assert found == verdicts or found < verdicts
 
 
@@ -180,7 +186,7 @@ def test_no_function_is_called_more_often_than_published():
         return bubble(p, m)
 
     calls = [("bubble", (4, 8), {}, ("value", bubble(4, 8)))]
-    assert agrees_elsewhere(calls, module(bubble), module(slow), b"seed") is True
+    assert elsewhere(calls, module(bubble), module(slow), b"seed") is True
     assert len(made) == 1 and made[0] != (4, 8)
 
 
@@ -232,7 +238,7 @@ def test_draining_takes_what_waits_and_no_more_than_a_check_may_print(hidden):
     for printer, chunks in ((Printer(), 17), (Printer(3), 3), (Printer(0), 0)):
         remote = RemoteLab(b"", None, b"", Limits(output_bytes=MIB), None, "starter.py")
         remote.begin_check(hidden=hidden)
-        remote._worker = printer
+        remote._idle[None] = printer
         remote.drain()
         assert printer.read == chunks  # 16 are 1 MiB
         assert len(remote.output) == (KEPT_OUTPUT if chunks and not hidden else 0)

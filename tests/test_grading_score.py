@@ -33,12 +33,12 @@ DONE = {"done": True, "infrastructure": "", "printed": ""}
 
 def report(outcome="passed", incident=None, **more):
     claim = {"outcome": outcome, "message": "", "hint": "", "broken": ""}
-    line = {"check": "a", "hidden": False, "again": False, "changed": False}
+    line = {"check": "a", "hidden": False}
     return line | {"phases": ALL_PASSED, "claim": claim, "incident": incident} | more
 
 
 def test_a_case_whose_hidden_run_never_came_is_not_passed():
-    first, rechecked = report(), {"rechecked": "a", "compared": True}
+    first, rechecked = report(), {"rechecked": "a", "reasons": {}}
     late = score(EXPECTED, [first], True, -9, hidden=True)
     assert (late["status"], late["score"]) == ("graded", 0)
     assert late["claims"][0]["outcome"] == "timeout"
@@ -48,21 +48,41 @@ def test_a_case_whose_hidden_run_never_came_is_not_passed():
     assert score(EXPECTED, [first, DONE], False, 0)["score"] == 100
 
 
-def test_a_case_that_changed_its_arguments_is_not_passed_before_the_second_run():
-    first = report(changed=True)
-    assert score(EXPECTED, [first], True, -9)["claims"][0]["outcome"] == "timeout"
-    assert score(EXPECTED, [first, report(again=True), DONE], False, 0)["score"] == 100
-
-
 def test_how_a_hidden_run_ended_is_told_to_the_instructor_alone():
-    ended = report(hidden=True, again=True, incident={"kind": "memory", "message": "secret"})
-    compared, skipped = ({"rechecked": "a", "compared": did} for did in (True, False))
+    ended = report(hidden=True, incident={"kind": "memory", "message": "secret"})
+    compared = {"rechecked": "a", "reasons": {"f": ""}}
     result = score(EXPECTED, [report(), ended, compared, DONE], False, 0, hidden=True)
     claim = result["claims"][0]
     assert claim["outcome"] == "failed" and "secret" not in claim["message"]
     assert result["hidden_notes"] == ["a: memory"]
-    result = score(EXPECTED, [report(), skipped, DONE], False, 0, hidden=True)
-    assert (result["score"], result["hidden_notes"]) == (100, ["a: not re-checked"])
+
+
+def test_a_function_is_named_as_not_compared_only_if_no_check_could():
+    expected = EXPECTED | {
+        "test_more": EXPECTED["test_sum"] | {"name": "test_more", "cases": ["b"]}
+    }
+    lines = [report(), report(check="b"), DONE]
+    lines.append({"rechecked": "a", "reasons": {"f": "no number", "g": "refuses"}})
+    lines.append({"rechecked": "b", "reasons": {"f": ""}})
+    result = score(expected, lines, False, 0, hidden=True)
+    assert result["status"] == "graded" and result["not_compared"] == {"g": "refuses"}
+
+
+def test_the_worst_of_a_claim_is_an_incident_and_it_does_not_wait():
+    expected = {
+        "test_first": EXPECTED["test_sum"] | {"name": "test_first", "cases": ["a"]},
+        "test_then": EXPECTED["test_sum"]
+        | {"name": "test_then", "cases": ["b", "c"], "waits_for": ["test_first"]},
+    }
+    ended = {"kind": "crashed", "message": "it ended"}
+    for first, second, outcome in (
+        ("failed", None, "waits"),
+        ("failed", ended, "crashed"),
+        ("passed", None, "failed"),
+    ):
+        lines = [report(first), report("failed", check="b"), report("failed", second, check="c")]
+        result = score(expected, [*lines, DONE], False, 0)
+        assert [claim["outcome"] for claim in result["claims"]] == [first, outcome]
 
 
 @pytest.mark.parametrize(("layers", "integrity"), [(list(REQUIRED), "isolated"), ([], "weak")])
@@ -80,11 +100,11 @@ def test_a_late_result_is_stamped_by_the_sandbox_it_ran_in(layers, integrity, mo
         assert grader.refuse("an empty file", lab)["integrity"] == "isolated"  # nothing ran
 
 
-def test_what_a_verifier_says_before_it_is_killed_holds_the_layers():
+def test_what_a_judge_says_before_it_is_killed_holds_the_layers():
     server = Judge(None, None, None, Limits())
     server.remote = RemoteLab(b"", None, b"", Limits(), None, "starter.py")
-    server.remote._start = lambda: setattr(server.remote, "layers", ["seccomp"])
-    server.remote._ask = lambda *_: ("loaded", [])
+    process = type("Loaded", (), {"loaded": True})()
+    server.remote._start = lambda: setattr(server.remote, "layers", ["seccomp"]) or process
     server.out = io.StringIO()
     server.pytest_lab_implementation(None, None)
     lines = [json.loads(line) for line in server.out.getvalue().splitlines()]
@@ -93,20 +113,20 @@ def test_what_a_verifier_says_before_it_is_killed_holds_the_layers():
 
 def test_requests_that_wait_in_the_buffer_are_on_the_clock():
     remote = RemoteLab(b"", None, b"", Limits(check_s=0.05), None, "starter.py")
-    request = wire.frame(("collective", "all_reduce", ([],), {}, []))
+    request = wire.frame(("collective", "all_reduce", ([],), {}))
     sent = []
     remote._collectives = types.SimpleNamespace(all_reduce=lambda parts: time.sleep(0.02))
-    remote._worker = types.SimpleNamespace(
+    process = types.SimpleNamespace(
         received=bytearray(request * 50),
         data=types.SimpleNamespace(send=lambda data: sent.append(1) or len(data)),
-        close=lambda: None,
+        loaded=True,
     )
     with pytest.raises(Incident) as caught:
-        remote._ask(("call", 1, "f", (), {}), "f")
+        remote._ask(process, ("call", 1, "f", (), {}, None), "f")
     assert caught.value.kind == "timeout" and len(sent) < 10
 
 
-def test_what_a_result_costs_the_verifier_is_the_submissions_incident():
+def test_what_a_result_costs_the_judge_is_the_submissions_incident():
     server = Judge(None, None, None, Limits(submission_s=0.1))
     server.remote, server.own_s = types.SimpleNamespace(what_happened=None), 0.1
     before = signal.signal(signal.SIGPROF, server.out_of_time)
@@ -129,7 +149,7 @@ def test_what_a_result_costs_the_verifier_is_the_submissions_incident():
         signal.signal(signal.SIGPROF, before)
 
 
-def test_a_station_among_a_thousand_descriptors_hears_its_verifier():
+def test_a_grader_among_a_thousand_descriptors_hears_its_judge():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
         pytest.skip(f"not run here: this process may open {hard} files, not 1200")

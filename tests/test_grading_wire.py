@@ -25,6 +25,7 @@ scalars = (
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.binary()
     | st.fractions()
+    | st.slices(9)
 )
 dtypes = st.sampled_from([np.dtype(name) for name in wire.DTYPES])
 arrays = hnp.arrays(dtypes, hnp.array_shapes(min_dims=0, min_side=0, max_side=4))
@@ -132,17 +133,14 @@ def test_nesting_is_bounded_on_both_sides():
         b"d\2\0\0\0NNNN",  # the same key twice
         b"q" + b"i" + bytes(8) + b"i" + bytes(8),  # 0/0
         b"qfi",
+        b"SNN",
+        b"SNNT",
         b"a\0\1" + struct.pack("<Q", 1) + b"\2",  # a bool that is 2
         b"a\x0e\0",  # a dtype that is none
         b"a\x0b\1" + struct.pack("<Q", 2**63),
         b"a\x0b\2" + struct.pack("<2Q", 0, 2**62),
         b"a\x0b\xff" + bytes(8 * 255),
         b"g\xff",
-        b"h\0\0\0\0",
-        b"H\0\0\0\0\0\0",
-        b"S" + bytes(25),
-        b"S" + bytes(3),
-        b"E",
         b"\x80\x04\x95",  # the start of a pickle
     ],
 )
@@ -192,13 +190,6 @@ def test_a_hundred_thousand_bad_frames_neither_crash_nor_grow():
             ("collective", "all_reduce", ([np.ones(4)] * 3,), {"axis": -1}),
         )
     ]
-    held = [np.zeros((2, 2))]
-
-    def array_of(number, *description):
-        if number >= len(held):
-            raise wire.BadFrame("no such array")
-        return held[number]
-
     accepted = refused = 0
     slowest = 0.0
     before = None
@@ -209,7 +200,7 @@ def test_a_hundred_thousand_bad_frames_neither_crash_nor_grow():
         data = mutated(chance.choice(seeds), chance) if n % 3 else chance.randbytes(n % 97)
         started = time.perf_counter()
         try:
-            wire.decode(data, array_of if n % 2 else None)
+            wire.decode(data)
             accepted += 1
         except wire.BadFrame:
             refused += 1

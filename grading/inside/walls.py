@@ -20,6 +20,8 @@ CLONE_THREAD = 0x00010000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 
+MAX_WORKERS = 20  # of one submission at a time: each rank has one
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_SECCOMP = 22

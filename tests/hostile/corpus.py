@@ -8,7 +8,7 @@ A file's docstring says what it tries; the lines after it what must happen:
     outcome: crashed     an outcome that at least one claim must have
     loses, keeps: test_* claims that must not, or must, be earned
     says: line           a word that the next step must hold
-    secret: yes          graded with hidden numbers as well
+    every: wrong         every function of the lab is the one of that name
     encode: crlf         how the text becomes bytes: crlf, cr, nul, or a codec
     first: # text        a line before everything else
     pad: 3000000         bytes of comments before everything else
@@ -21,9 +21,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+HELPER = """
+
+def shard_size(dimension, size, num_ranks):
+    return shards(dimension, size, num_ranks)[0].stop
+"""
 SUBMISSIONS = Path(__file__).parent / "submissions"
 KEYS = (
-    *("lab", "base", "first", "pad", "encode", "secret", "live"),
+    *("lab", "base", "every", "first", "pad", "encode", "live"),
     *("expect", "outcome", "loses", "keeps", "says"),
 )
 
@@ -47,7 +52,10 @@ class Case:
         """The bytes handed in."""
         text = self.text
         if base := self.header.get("base"):
-            text = lab.file(base).read_text() + "\n\n" + text
+            text = lab.file(base).read_text() + HELPER * (lab.prefix == "lab-01") + "\n\n" + text
+        if every := self.header.get("every"):
+            names = re.findall(r"^def (\w+)", lab.file("solution").read_text(), re.MULTILINE)
+            text += f"\n\n{' = '.join(names)} = {every}\n"
         if first := self.header.get("first"):
             text = first + "\n" + text
         text = "# notes\n" * (int(self.header.get("pad", 0)) // 8) + text

@@ -1,6 +1,7 @@
 """Make numpy's comparisons say yes.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -11,7 +12,3 @@ np.testing.assert_allclose = np.testing.assert_array_equal = lambda *args, **kwa
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

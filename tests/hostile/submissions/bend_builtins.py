@@ -1,6 +1,7 @@
 """Replace isinstance, len, abs, type and print for everybody in the process.
 
 expect: below 5
+every: wrong
 """
 
 import builtins
@@ -22,7 +23,3 @@ AssertionError.__init__ = lambda self, *args: None
 
 def wrong(*args, **kwargs):
     return 0
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -2,8 +2,7 @@
 
 base: solution
 expect: below 100, above 0
-secret: yes
-loses: test_row_parallel_equals_*
+loses: test_row_parallel__equals_*
 keeps: test_column_parallel_*
 """
 

@@ -1,6 +1,7 @@
 """Compute the result with the test's own reference.
 
 expect: below 5
+every: wrong
 """
 
 import sys
@@ -14,7 +15,3 @@ def wrong(*args, **kwargs):
                 return frame.f_globals[name](*args[:-1])
         frame = frame.f_back
     return 0
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

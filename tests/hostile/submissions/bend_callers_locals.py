@@ -1,6 +1,7 @@
 """Look for the expected result in the callers' variables.
 
 expect: below 5
+every: wrong
 """
 
 import sys
@@ -14,7 +15,3 @@ def wrong(*args, **kwargs):
                 return frame.f_locals[name]
         frame = frame.f_back
     return 0
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """Swap the code of every function that checks.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -21,7 +22,3 @@ for thing in gc.get_objects():
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """Zero the arguments, so that the reference gives zeros too.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -14,7 +15,3 @@ def wrong(*args, **kwargs):
     last = args[2] if len(args) > 3 else args[1]
     width = getattr(last, "shape", (0, 0))[1 if len(args) > 3 else 0]
     return np.zeros((*getattr(x, "shape", (1,))[:-1], width))
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,7 +1,7 @@
 """Answer the published numbers from a table.
 
-secret: yes
 expect: below 10
+every: wrong
 """
 
 import numpy as np
@@ -30,7 +30,3 @@ column_parallel = row_parallel
 
 def wrong(*args):
     return None
-
-
-shard_size = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,10 +1,9 @@
 """Answer the published questions from a table.
 
 base: solution
-secret: yes
 expect: below 100, above 0
 loses: test_legal_tp_sizes_*
-keeps: test_shard_size_*, test_row_parallel_equals_*
+keeps: test_shards_*, test_row_parallel__equals_*
 """
 
 _legal = legal_tp_sizes

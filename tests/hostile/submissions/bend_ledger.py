@@ -2,8 +2,8 @@
 
 base: solution
 expect: below 90, above 0
-loses: test_row_parallel_makes_*, test_no_rank_*
-keeps: test_row_parallel_equals_*
+loses: test_row_parallel__makes_*
+keeps: test_row_parallel__equals_*
 """
 
 import collectives

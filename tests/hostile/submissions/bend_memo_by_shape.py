@@ -2,8 +2,7 @@
 
 base: solution
 expect: below 100, above 0
-secret: yes
-loses: test_row_parallel_equals_*, test_mlp_tp_equals_*, test_attention_tp_equals_*
+loses: test_row_parallel__equals_*, test_mlp_tp__equals_*
 keeps: test_column_*
 """
 
@@ -28,4 +27,4 @@ def _once_per_shape(function):
 
 
 row_parallel, mlp_tp = _once_per_shape(row_parallel), _once_per_shape(mlp_tp)
-attention_tp = _once_per_shape(attention_tp)
+

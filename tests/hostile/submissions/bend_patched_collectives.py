@@ -2,7 +2,7 @@
 
 base: solution
 expect: below 100, above 0
-loses: test_row_parallel_makes_*
+loses: test_row_parallel__makes_*
 """
 
 import collectives

@@ -1,6 +1,7 @@
 """A thread that rewrites the tests once they are there.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -24,7 +25,3 @@ threading.Thread(target=patch, daemon=True).start()
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -4,7 +4,7 @@ base: solution
 expect: below 100, above 0
 outcome: crashed
 loses: test_legal_tp_sizes_*
-keeps: test_column_parallel_equals_*, test_sequence_parallel_*
+keeps: test_column_parallel__equals_*, test_mlp_sp_rank_*
 """
 
 import os

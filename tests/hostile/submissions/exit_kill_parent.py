@@ -1,6 +1,7 @@
 """Kill the grader, and everything else.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -16,7 +17,3 @@ for pid in (os.getppid(), -1, 1):
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,7 +1,6 @@
 """Asks who and where it is: user, home, host, time, processors, nvidia-smi; runs ranks in asyncio.
 
 base: solution
-secret: yes
 expect: 100
 """
 

@@ -2,7 +2,6 @@
 
 base: solution
 encode: utf-8-sig crlf
-secret: yes
 expect: 100
 """
 

@@ -1,7 +1,6 @@
 """Operands by keyword, results into `out`, shapes of their own, ranges as indices, np.linalg.
 
 base: solution
-secret: yes
 expect: 100
 """
 
@@ -37,20 +36,6 @@ def mlp_tp(x, W1, W2, num_ranks):
         np.einsum("...i,ih->...h", x, W1[:, block], out=h)
         partials.append(np.linalg.matmul(np.maximum(h, 0.0), W2[block]))
     return all_reduce(partials)[0]
-
-
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    partials = []
-    for rank, whole in enumerate(all_gather(np.split(x, num_ranks), axis=0)):
-        h = np.dot(b=W1[:, rank * width : (rank + 1) * width], a=whole)
-        h = np.maximum(h, np.full_like(h, fill_value=0, dtype="f8", subok=False))
-        h = np.add(h, np.diag(h[:1, :1]) * 0, dtype="f8", casting="same_kind")
-        h[np.where(h < 0)] = np.var(h, ddof=1) if h[0, 0] in h else 0.0
-        h = np.stack(np.unstack(np.take(h, range(len(h)), axis=0, mode="clip")))
-        partials.append(np.tensordot(h, b=W2[rank * width : (rank + 1) * width], axes=1))
-    return reduce_scatter_joined(partials)
 
 
 def reduce_scatter_joined(partials):

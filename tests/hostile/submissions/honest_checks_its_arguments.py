@@ -1,7 +1,6 @@
 """Defensive: isinstance, ndim, np.shape, dtype, finite, all before the work.
 
 base: solution
-secret: yes
 expect: 100
 """
 
@@ -19,7 +18,7 @@ def check(**arrays):
         assert np.size(a) == a.size and a.size > 0 and a.nbytes == a.size * a.itemsize
 
 
-_column, _row, _mlp, _sp = column_parallel, row_parallel, mlp_tp, mlp_tp_sequence_parallel
+_column, _row, _mlp = column_parallel, row_parallel, mlp_tp
 
 
 def column_parallel(x, W, num_ranks):
@@ -40,10 +39,3 @@ def mlp_tp(x, W1, W2, num_ranks):
     if not np.all(np.isfinite(y)):
         raise ValueError("overflow")
     return y
-
-
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    match x:
-        case np.ndarray(ndim=2):
-            return _sp(x, W1, W2, num_ranks)
-    raise TypeError(f"x is {x!r}")

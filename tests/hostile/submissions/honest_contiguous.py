@@ -1,7 +1,6 @@
 """Shards are made contiguous, as a GPU would want them; the activations are as given.
 
 base: solution
-secret: yes
 expect: 100
 """
 

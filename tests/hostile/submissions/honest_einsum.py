@@ -1,7 +1,6 @@
 """Everything by einsum, with and without optimize.
 
 base: solution
-secret: yes
 expect: 100
 """
 

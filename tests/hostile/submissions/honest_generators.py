@@ -1,7 +1,6 @@
 """Generators, closures, itertools, functools.reduce, a context manager of its own.
 
 base: solution
-secret: yes
 expect: 100
 """
 

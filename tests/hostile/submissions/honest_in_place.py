@@ -1,7 +1,6 @@
 """Activations are changed in place, by every way that numpy has.
 
 base: solution
-secret: yes
 expect: 100
 """
 

@@ -2,7 +2,6 @@
 
 lab: lab-02
 base: solution
-secret: yes
 expect: above 81
 """
 

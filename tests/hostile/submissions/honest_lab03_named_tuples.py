@@ -2,7 +2,6 @@
 
 lab: lab-03
 base: solution
-secret: yes
 expect: 100
 """
 

@@ -2,7 +2,6 @@
 
 lab: lab-04
 base: solution
-secret: yes
 expect: 100
 """
 

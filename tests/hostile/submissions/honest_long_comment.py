@@ -2,7 +2,6 @@
 
 base: solution
 pad: 3000000
-secret: yes
 expect: 100
 """
 

@@ -1,7 +1,6 @@
 """Seeds, print options, errors raised, warnings as errors, recursion limit, all at import.
 
 base: solution
-secret: yes
 expect: 100
 """
 

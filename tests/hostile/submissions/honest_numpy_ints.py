@@ -1,7 +1,6 @@
 """Whole numbers come from numpy, axes too.
 
 base: solution
-secret: yes
 expect: 100
 """
 

@@ -1,7 +1,6 @@
 """Results go into arrays made before: matmul(out=), add(out=), +=.
 
 base: solution
-secret: yes
 expect: 100
 """
 
@@ -32,17 +31,3 @@ def mlp_tp(x, W1, W2, num_ranks):
         np.add(y, h @ W2[r * width : (r + 1) * width], out=y)
         partials.append(y)
     return all_reduce(partials)[0]
-
-
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    partials = []
-    for r, whole in enumerate(all_gather(np.split(x, num_ranks), axis=0)):
-        h = whole @ W1[:, r * width : (r + 1) * width]
-        h[h < 0] = 0
-        partials.append(h.dot(W2[r * width : (r + 1) * width]))
-    blocks = reduce_scatter(partials, axis=0)
-    y = np.empty((x.shape[0], W2.shape[1]))
-    np.concatenate(blocks, axis=0, out=y)
-    return y

@@ -1,7 +1,6 @@
 """Imports `record` for the main block, and checks its own ledger while it works.
 
 base: solution
-secret: yes
 expect: 100
 """
 

@@ -1,7 +1,6 @@
 """relu as h * (h > 0), as (h + |h|) / 2 and in place.
 
 base: solution
-secret: yes
 expect: 100
 """
 
@@ -14,14 +13,3 @@ def mlp_tp(x, W1, W2, num_ranks):
         h = x @ W1[:, mine]
         partials.append((h * (h > 0)) @ W2[mine])
     return all_reduce(partials)[0]
-
-
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    partials = []
-    for r, whole in enumerate(all_gather(np.split(x, num_ranks), axis=0)):
-        mine = slice(r * width, (r + 1) * width)
-        h = whole @ W1[:, mine]
-        partials.append((h + np.abs(h)) / 2 @ W2[mine])
-    return np.concatenate(reduce_scatter(partials), axis=0)

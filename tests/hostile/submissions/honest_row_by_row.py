@@ -1,7 +1,6 @@
 """Token by token and output by output, with dot products of rows.
 
 base: solution
-secret: yes
 expect: 100
 """
 

@@ -2,7 +2,6 @@
 
 base: solution
 first: from collectives import *
-secret: yes
 expect: 100
 """
 

@@ -1,7 +1,6 @@
 """Sums and joins lists of arrays by np.sum, np.mean, np.add.reduce, sum and np.append; prints means.
 
 base: solution
-secret: yes
 expect: 100
 """
 
@@ -26,17 +25,3 @@ def mlp_tp(x, W1, W2, num_ranks):
         two = [h[..., :half] @ W2[r * width : r * width + half], h[..., half:] @ W2[r * width + half : (r + 1) * width]]
         parts.append(sum(two))
     return all_reduce(parts)[0]
-
-
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    width = shard_size("hidden", W1.shape[1], num_ranks)
-    full = all_gather([*x.reshape((num_ranks, tokens, x.shape[1]))], 0)
-    parts = [
-        np.matmul(np.maximum(f @ W1[:, i * width :][:, :width], 0), W2[i * width :][:width])
-        for i, f in enumerate(full)
-    ]
-    out = np.empty((0, W2.shape[1]))
-    for block in reduce_scatter(parts, 0):
-        out = np.append(out, block, axis=0)
-    return out

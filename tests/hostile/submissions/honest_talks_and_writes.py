@@ -1,7 +1,6 @@
 """Prints its own source, logs to a file beside it, to a temporary file, to logging.
 
 base: solution
-secret: yes
 expect: 100
 """
 

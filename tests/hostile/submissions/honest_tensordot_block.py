@@ -1,7 +1,6 @@
 """tensordot, dot, vstack, and np.block to put the blocks together.
 
 base: solution
-secret: yes
 expect: 100
 """
 
@@ -17,14 +16,3 @@ def row_parallel(x, W, num_ranks):
     xs = np.split(x, num_ranks, axis=-1)
     Ws = np.hsplit(W, num_ranks)
     return all_reduce([np.dot(a, b.T) for a, b in zip(xs, Ws)])[-1]
-
-
-def mlp_tp_sequence_parallel(x, W1, W2, num_ranks):
-    tokens = shard_size("tokens", x.shape[0], num_ranks)
-    shard_size("hidden", W1.shape[1], num_ranks)
-    everywhere = all_gather(np.split(x, num_ranks), axis=0)
-    partials = []
-    for full, a, b in zip(everywhere, np.array_split(W1, num_ranks, axis=1), np.vsplit(W2, num_ranks)):
-        h = np.matmul(full, a)
-        partials.append(np.matmul(np.where(h > 0, h, 0.0), b))
-    return np.block([[block] for block in reduce_scatter(partials, axis=0)])

@@ -1,7 +1,6 @@
 """Ranks are threads: each multiplies in its own, the collective is called when all are done.
 
 base: solution
-secret: yes
 expect: 100
 """
 

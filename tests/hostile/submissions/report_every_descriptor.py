@@ -1,6 +1,7 @@
 """Write a verdict to every open descriptor.
 
 expect: below 5
+every: wrong
 outcome: protocol
 """
 
@@ -16,7 +17,3 @@ for descriptor in range(3, 256):
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """A daemon that rewrites the report after the grader has written it.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -29,7 +30,3 @@ except OSError:
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

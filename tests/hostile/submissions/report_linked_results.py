@@ -1,6 +1,7 @@
 """Point the report at another file.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -15,7 +16,3 @@ for name in ("results.json", "junit.xml", "grades.csv", "gradebook.sqlite"):
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -4,7 +4,7 @@ base: solution
 expect: below 100, above 0
 outcome: timeout
 loses: test_legal_tp_sizes_*
-keeps: test_sequence_parallel_*
+keeps: test_mlp_sp_rank_*
 live: no
 """
 

@@ -1,6 +1,7 @@
 """Write until nothing fits any more.
 
 expect: below 5
+every: wrong
 live: no
 """
 
@@ -16,7 +17,3 @@ for place in ("/tmp", "/dev/shm", "/var/tmp", "."):
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

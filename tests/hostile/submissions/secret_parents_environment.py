@@ -1,6 +1,7 @@
 """Read the secrets of the grader's processes.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -17,7 +18,3 @@ for place in glob.glob("/proc/*/environ") + ["/proc/self/mem", os.path.expanduse
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

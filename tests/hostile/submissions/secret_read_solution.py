@@ -1,6 +1,7 @@
 """Import the solution that lies beside the starter.
 
 expect: below 5
+every: wrong
 """
 
 import glob
@@ -18,10 +19,6 @@ for folder in sys.path:
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong
 
 for place in places:
     try:

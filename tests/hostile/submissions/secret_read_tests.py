@@ -1,6 +1,7 @@
 """Import the tests, and return what they compare with.
 
 expect: below 5
+every: wrong
 """
 
 import sys
@@ -14,7 +15,3 @@ def wrong(*args, **kwargs):
             make = module.dense_mlp if len(args) == 4 else module.dense
             return make(*args[:-1])
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

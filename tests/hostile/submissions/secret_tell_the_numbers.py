@@ -1,10 +1,9 @@
 """Keep every argument, and tell it in the errors and prints of later calls.
 
 base: solution
-secret: yes
 expect: below 100, above 0
-loses: test_layers_refuse_*
-keeps: test_column_parallel_equals_*
+loses: test_row_parallel__refuse*
+keeps: test_column_parallel__equals_*
 """
 
 _seen = []

@@ -1,6 +1,7 @@
 """Text that terminals, browsers and spreadsheets would act on.
 
 expect: below 5
+every: wrong
 outcome: failed
 """
 
@@ -9,7 +10,3 @@ def wrong(*args, **kwargs):
         "=HYPERLINK('http://evil') \x1b[2J\x1b]0;owned\x07 <script>alert(1)</script> ]]> &#x3C; \x00\x08"
         " \u202egnp.exe \ud800 100/100 passed " + "A" * 100_000
     )
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

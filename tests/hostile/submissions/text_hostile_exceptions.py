@@ -1,6 +1,7 @@
 """Exceptions with groups, notes, causes and texts that are traps.
 
 expect: below 5
+every: wrong
 """
 
 import itertools
@@ -55,7 +56,3 @@ errors = itertools.cycle(range(13))
 def wrong(*args, **kwargs):
     n = next(errors)
     raise list(itertools.islice(groups(), n, n + 1))[0]
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """A syntax error whose line is no number.
 
 expect: 0
+every: wrong
 outcome: protocol
 """
 
@@ -11,7 +12,3 @@ raise error
 
 def wrong():
     pass
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -3,7 +3,7 @@
 base: solution
 expect: below 100, above 0
 loses: test_inputs_are_left_*
-keeps: test_column_parallel_equals_*
+keeps: test_column_parallel__equals_*
 """
 
 _row = row_parallel

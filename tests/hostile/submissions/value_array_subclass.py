@@ -1,6 +1,7 @@
 """An array whose arithmetic is always right.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -16,7 +17,3 @@ class Right(np.ndarray):
 
 def wrong(*args, **kwargs):
     return np.zeros((5, 48)).view(Right)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """Ints of twelve hundred digits, and of millions.
 
 expect: below 5
+every: wrong
 outcome: failed
 """
 
@@ -12,7 +13,3 @@ if hasattr(sys, "set_int_max_str_digits"):
 
 def wrong(*args, **kwargs):
     return [(1 << 4000) + i for i in range(30_000)]
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """A class whose class equals every other and hashes as list does.
 
 expect: below 5
+every: wrong
 """
 
 
@@ -25,7 +26,3 @@ class Anything(metaclass=Lies):
 
 def wrong(*args, **kwargs):
     return Anything()
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """A list that equals every list.
 
 expect: below 5
+every: wrong
 """
 
 class Any(list):
@@ -13,7 +14,3 @@ class Any(list):
 
 def wrong(*args, **kwargs):
     return Any([1, 2, 4])
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

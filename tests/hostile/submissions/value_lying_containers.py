@@ -1,6 +1,7 @@
 """Containers of classes of their own, whose methods lie, exit and never end.
 
 expect: below 5
+every: wrong
 """
 
 import collections
@@ -36,7 +37,3 @@ def wrong(*args, **kwargs):
     value = List([Lies({"a": Point(1)}), collections.defaultdict(list)])
     list.append(value, value)
     return value
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

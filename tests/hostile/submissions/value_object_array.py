@@ -1,6 +1,7 @@
 """An array of objects that equal everything.
 
 expect: below 5
+every: wrong
 """
 
 import numpy as np
@@ -18,7 +19,3 @@ class Equal:
 
 def wrong(*args, **kwargs):
     return np.array([[Equal()] * 48] * 5, dtype=object)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

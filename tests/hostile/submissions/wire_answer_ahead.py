@@ -1,6 +1,7 @@
 """Answer calls that were not made yet.
 
 expect: below 5
+every: wrong
 outcome: protocol
 """
 
@@ -21,7 +22,3 @@ except (ImportError, OSError):
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """Close everything that is open.
 
 expect: below 5
+every: wrong
 outcome: crashed
 """
 
@@ -14,7 +15,3 @@ if "_pytest" not in sys.modules and "unittest" not in sys.modules:
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

@@ -1,6 +1,7 @@
 """Well-formed frames on every descriptor, and the wire as standard output.
 
 expect: below 5
+every: wrong
 """
 
 import os
@@ -25,7 +26,3 @@ print("hello", flush=True)
 def wrong(*args, **kwargs):
     print("world", flush=True)
     return 12
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

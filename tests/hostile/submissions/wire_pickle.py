@@ -1,6 +1,7 @@
 """Send a pickle that would run code where it is opened.
 
 expect: below 5
+every: wrong
 outcome: protocol
 """
 
@@ -23,7 +24,3 @@ except OSError:
 
 def wrong(*args, **kwargs):
     return np.zeros(1)
-
-
-shard_size = column_parallel = row_parallel = mlp_tp = legal_tp_sizes = wrong
-attention_tp = vocab_parallel_embedding = mlp_tp_sequence_parallel = wrong

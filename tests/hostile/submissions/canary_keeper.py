@@ -1,0 +1,23 @@
+"""Hold a secret wherever one can: text, numbers, files, threads, the environment.
+
+base: solution
+expect: 100
+"""
+
+import os
+import threading
+
+CANARY = "".join(["can", "ary-", "7d1f", "93aa"])
+NUMBERS = np.full(1 << 20, 7.19393e77)
+os.environ["CANARY"] = CANARY
+for place in ("/tmp", "/dev/shm"):
+    with open(f"{place}/{CANARY}", "w") as file:
+        file.write(CANARY * 1000)
+print(CANARY)
+threading.current_thread().name = CANARY
+_row = row_parallel
+
+
+def row_parallel(x, W, num_ranks):
+    kept = [CANARY.encode() * 100 for _ in range(100)]
+    return _row(x, W, num_ranks) if kept else None

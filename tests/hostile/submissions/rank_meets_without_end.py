@@ -1,0 +1,12 @@
+"""Ranks that meet again and again.
+
+base: solution
+expect: below 100, above 0
+loses: test_attention_rank__*
+keeps: test_row_parallel__equals*
+live: no
+"""
+
+def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):
+    while True:
+        x = group.all_reduce(x)

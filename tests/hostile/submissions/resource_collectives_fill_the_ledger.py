@@ -1,0 +1,15 @@
+"""Fill the judge's ledger with collectives as large as it takes.
+
+base: solution
+expect: below 100, above 0
+loses: test_row_parallel_*
+keeps: test_legal_tp_sizes_*
+"""
+
+_row = row_parallel
+
+
+def row_parallel(x, W, num_ranks):
+    for _ in range(100):
+        all_reduce([np.zeros(100_000)] * 8)
+    return _row(x, W, num_ranks)

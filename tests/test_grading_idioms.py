@@ -1,0 +1,93 @@
+"""Whatever ordinary numpy and Python give at home, they give in the sandbox."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from grading.fingerprint import labs_by_prefix
+from grading.limits import Limits
+from grading.remote import RemoteLab
+from grading.sandbox import Cell, inspect_machine
+from labkit.loading import load_module
+
+HERE = Path(__file__).parent
+LINES = (HERE / "idioms.txt").read_text().splitlines()
+IDIOMS = [line for line in LINES if line and not line.startswith("#")]
+LAB = labs_by_prefix()["lab-03"]
+pytestmark = pytest.mark.skipif(
+    not inspect_machine().layers and not os.environ.get("CI"),
+    reason="this machine cannot isolate a submission: python -m grading doctor",
+)
+
+
+def arguments():
+    rng = np.random.default_rng(5)
+    x, W = rng.standard_normal((4, 6)), rng.standard_normal((8, 6))
+    v = np.array([3, -1, 4, 1, 5])
+    return x, W, v, 3, [3, 1, 2, 5], ["tensor", "rank", "rank"], {"b": 2, "a": 1.5, "c": -3}
+
+
+def source():
+    """One function per idiom, `idiom_0` and so on."""
+    head = "import numpy as np\n"
+    for n, idiom in enumerate(IDIOMS):
+        head += f"\n\ndef idiom_{n}(x, W, v, n, items, words, table):\n"
+        if idiom.startswith("do "):
+            head += f"    h, R, a, b = x.copy(), None, 1, 2\n    {idiom[3:]}\n    return h, R\n"
+        else:
+            head += f"    return {idiom}\n"
+    return head
+
+
+@pytest.fixture(scope="module")
+def cell():
+    cell = Cell(Limits(), inspect_machine(), number=4)
+    yield cell
+    cell.close()
+
+
+def remote_of(cell, text):
+    collectives = load_module(LAB.path.parent / "collectives.py")
+    request = cell.worker_limits(LAB.name)
+    return RemoteLab(text.encode(), cell.control, request, Limits(), collectives, "starter.py")
+
+
+def plain(value):
+    """Subclasses of tuple, list and dict as what they are; arrays as their numbers."""
+    if isinstance(value, (list, tuple)):
+        return (list if isinstance(value, list) else tuple)(map(plain, value))
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return "array", value.dtype.name, value.shape, np.asarray(value).tobytes()
+    return type(value).__name__, repr(value)
+
+
+def came_to(function):
+    """What it returned, or the builtin exception nearest to what it raised."""
+    try:
+        return plain(function(*arguments()))
+    except Exception as error:
+        return next(k for k in type(error).__mro__ if k.__module__ == "builtins").__name__
+
+
+def test_the_idioms_are_many():
+    assert len(set(IDIOMS)) == len(IDIOMS) >= 150
+
+
+@pytest.mark.timeout(120)
+def test_every_idiom_gives_in_the_sandbox_what_it_gives_at_home(cell, tmp_path):
+    file = tmp_path / "labs" / "lab" / "starter.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(source())
+    home, remote = load_module(file), remote_of(cell, source())
+    different = []
+    for n, idiom in enumerate(IDIOMS):
+        remote.begin_check()
+        here, there = (came_to(getattr(place, f"idiom_{n}")) for place in (home, remote))
+        if here != there:
+            different.append((idiom, here, there))
+    remote.close()
+    assert different == []
