@@ -331,6 +331,31 @@ def _ledger_of(model, chosen, tp_size, pp_size, pp_rank):
     }
 
 
+def rank_weights__rounds_parameters_only(model, tp_size, pp_size=1, pp_rank=0):
+    """the allocator's rounding is counted for the parameters and not for the rope table.
+
+    To the allocator the table is one more request.
+    Rejected by: test_rank_weights__counts_each_term_on_each_stage
+    """
+    weights = _rank_weights(model, tp_size, pp_size, pp_rank)
+    table = weights["rope_table_bytes"]
+    rounding = allocated_bytes(table) - table
+    return weights | {
+        "allocator_rounding_bytes": weights["allocator_rounding_bytes"] - rounding,
+        "total_bytes": weights["total_bytes"] - rounding,
+    }
+
+
+def rank_weights__rope_on_the_first_stage_only(model, tp_size, pp_size=1, pp_rank=0):
+    """only the first pipeline stage holds a rope table.
+
+    Every stage has attention layers, and each of them rotates its queries and keys.
+    Rejected by: test_rank_weights__counts_each_term_on_each_stage
+    """
+    kept = model if pp_rank == 0 else model | {"rope_positions": 0}
+    return _rank_weights(kept, tp_size, pp_size, pp_rank)
+
+
 def kv_bytes_per_token__keys_only(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
     """only keys are counted.
 
@@ -646,6 +671,26 @@ def replicas_or_tp__replicas_wait_for_each_other(
     return answer
 
 
+def replicas_or_tp__larger_share_to_the_second(
+    model,
+    gpu_memory_bytes,
+    hbm_bytes_per_s,
+    all_reduce_s,
+    context_tokens,
+    num_sequences,
+    slowdowns=(1.0, 1.0),
+):
+    """of an odd number of sequences the second GPU takes one more.
+
+    The first GPU takes it (its share is rounded up); GPUs of different speed show the difference.
+    Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
+    """
+    sizes = gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences
+    found = _replicas_or_tp(model, *sizes, slowdowns)
+    other = _replicas_or_tp(model, *sizes, slowdowns[::-1])["replicas"]
+    return found | {"replicas": other}
+
+
 def replicas_or_tp__everything_fits(
     model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
     slowdowns=(1.0, 1.0),
@@ -718,6 +763,16 @@ def check_split__names_every_size(model, tp_size):
 
 
 _check_split = check_split
+
+
+def check_split__copies_kv_heads_unevenly(model, tp_size):
+    """more ranks than KV heads are always taken for possible.
+
+    4 KV heads over 6 ranks: two of them would be held twice and two once.
+    Rejected by: test_check_split__names_what_does_not_divide
+    """
+    held = math.lcm(tp_size, model["num_kv_heads"]) if tp_size > model["num_kv_heads"] else None
+    return _check_split(model | {"num_kv_heads": held or model["num_kv_heads"]}, tp_size)
 
 
 def check_split__refuses_copied_kv_heads(model, tp_size):

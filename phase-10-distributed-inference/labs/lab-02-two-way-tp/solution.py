@@ -218,7 +218,8 @@ def replicas_or_tp(
 
     gpu_memory_bytes: of one GPU, for weights and KV cache. all_reduce_s: one all-reduce of this
     batch. context_tokens: KV length of a sequence. num_sequences: in flight on both GPUs together;
-    the replicas share them as evenly as they go. slowdowns: how many times slower each GPU reads.
+    the replicas share them as evenly as they go, the first GPU taking the odd one. slowdowns: how
+    many times slower each GPU reads.
     A GPU's step reads its parameters and its sequences' KV once; the rope table and the allocator's
     rounding are held but not read. A GPU that is slower takes so many times longer to read.
     Ranks of one engine go in lockstep: the slowest sets the step, and 2 all-reduces per layer + 1

@@ -574,7 +574,12 @@ CONFIGS = {
     "tiny": tiny(attention_bias=True, mlp_bias=True),
     "tiny, 7 layers": tiny(num_hidden_layers=7, vocab_size=513),
     "tiny, one KV head, tied": tiny(num_key_value_heads=1, tie_word_embeddings=True),
-    "tiny, wide heads, float32": tiny(head_dim=20, torch_dtype="float32"),
+    "tiny, wide heads, float32": tiny(  # its rope table is no multiple of 512 bytes
+        head_dim=20, torch_dtype="float32", max_position_embeddings=130
+    ),
+    "tiny, other heads": tiny(  # its q, k, v have the shape of tiny's
+        num_attention_heads=8, num_key_value_heads=1, head_dim=16
+    ),
     "tiny, experts": tiny(architectures=["MixtralForCausalLM"], num_local_experts=6),
     "tiny, YaRN": tiny(rope_scaling=YARN),
 }
