@@ -23,81 +23,76 @@ def column_row():
         (195, "Row-parallel: the inputs are divided"),
     ):
         d.text(8, top + 20, name, "fg", "start", 15, "bold")
+        y = top + 40
+        d.text(152, y + 55, "×", size=20)
+        d.text(312, y + 55, "=", size=20)
+        d.line([(455, y + 50), (520, y + 50)], "fg", "arrow")
+        _matrix(d, 535, y + 25, 100, 50, [2], "columns", "whole on every rank")
     y = 40
     _matrix(d, 20, y + 25, 110, 50, [None], "rows", "x  [tokens, in]")
-    d.text(152, y + 55, "×", size=20)
-    _matrix(d, 180, y, 110, 100, [0, 1], "rows", "W  [out, in]")
-    d.text(312, y + 55, "=", size=20)
+    _matrix(d, 180, y - 5, 100, 110, [0, 1], "columns", "Wᵀ  [in, out]")
     _matrix(d, 340, y + 25, 100, 50, [0, 1], "columns", "y  [tokens, out]")
-    d.line([(455, y + 50), (520, y + 50)], "fg", "arrow")
     d.text(488, y + 40, "all-gather", "muted", size=12)
-    _matrix(d, 535, y + 25, 100, 50, [2], "columns", "whole on every rank")
     y = 235
     _matrix(d, 20, y + 25, 110, 50, [0, 1], "columns", "x  [tokens, in]")
-    d.text(152, y + 55, "×", size=20)
-    _matrix(d, 180, y, 110, 100, [0, 1], "columns", "W  [out, in]")
-    d.text(312, y + 55, "=", size=20)
-    d.rect(340, y + 12, 88, 44, "c0", "edge")
-    d.text(384, y + 40, "+", "bg", size=22)
-    d.rect(352, y + 44, 88, 44, "c1", "edge")
-    d.text(396, y + 117 - 25 + 17, "two partial sums", "fg", size=13)
-    d.line([(455, y + 50), (520, y + 50)], "fg", "arrow")
+    _matrix(d, 180, y - 5, 100, 110, [0, 1], "rows", "Wᵀ  [in, out]")
+    d.rect(340, y - 9, 100, 50, "c0", "edge")
+    d.text(390, y + 57, "+", size=18)
+    d.rect(340, y + 63, 100, 50, "c1", "edge")
+    d.text(390, y + 130, "two partial sums", "fg", size=13)
     d.text(488, y + 40, "all-reduce", "muted", size=12)
-    _matrix(d, 535, y + 25, 100, 50, [2], "columns", "whole on every rank")
     alt = (
-        "Two ways to divide y = x W-transposed between two ranks. Column-parallel: each rank "
-        "holds half of "
-        "W's rows and computes half of y's columns; an all-gather joins them. Row-parallel: each "
-        "rank "
-        "holds half of W's columns and half of x's; each computes a partial sum as large as y, "
-        "and an "
-        "all-reduce adds the two."
+        "Two ways to divide y = x W-transposed between two ranks. Column-parallel: each rank holds "
+        "half of the columns of W-transposed and computes half of y's columns; an all-gather joins "
+        "them. Row-parallel: each rank holds half of the rows of W-transposed and half of x's "
+        "columns; each computes a partial sum as large as y, and an all-reduce adds the two."
     )
     caption = (
-        "Blue is rank 0, orange is rank 1, green is the same on both. W is stored as [out, in], "
-        "so a "
-        "“column” of the paper's x A is a row here."
+        "Blue is rank 0, orange is rank 1, green is the same on both, grey is x, which both have. "
+        "The names speak of Wᵀ, the paper's A. W itself is stored as [out, in]: a column here is a "
+        "row there."
     )
     return d.figure(alt, caption, min_width=560)
 
 
 def mlp():
     """The MLP pairing: the first layer's output stays where the second one needs it."""
-    d = Drawing(680, 230)
-    for rank, y in ((0, 20), (1, 120)):
+    d = Drawing(680, 250)
+    for rank, y in ((0, 20), (1, 130)):
         fill = SERIES[rank]
-        d.text(10, y + 42, f"rank {rank}", fill, "start", 14, "bold")
+        d.text(8, y + 42, f"rank {rank}", fill, "start", 14, "bold")
         boxes = (
-            (90, 70, "x", "idle"),
-            (200, 90, "W₁ half", fill),
-            (330, 70, "relu", fill),
-            (440, 90, "W₂ half", fill),
+            (70, 50, "x", "idle", "[tokens, in]"),
+            (160, 84, "W₁ half", fill, "[in, hidden/2]"),
+            (284, 60, "relu", fill, "[tokens, hidden/2]"),
+            (384, 84, "W₂ half", fill, "[hidden/2, out]"),
+            (620, 50, "y", "c2", "[tokens, out]"),
         )
-        for x, w, label, look in boxes:
+        for x, w, label, look, shape in boxes:
+            text = "fg" if look == "idle" else "bg"
             d.rect(x, y + 12, w, 50, look, "box", 6)
-            d.text(
-                x + w / 2, y + 42, label, "fg" if look == "idle" else "bg", size=14, extra="bold"
-            )
-        for a, b in ((160, 198), (290, 328), (400, 438)):
+            d.text(x + w / 2, y + 42, label, text, size=14, extra="bold")
+            d.text(min(x + w / 2, 638), y + 78, shape, "muted", size=11)
+        for a, b in ((120, 158), (244, 282), (344, 382)):
             d.line([(a, y + 37), (b, y + 37)], "fg", "arrow")
-        d.line([(530, y + 37), (583, 100 if rank == 0 else 110)], fill, "arrow")
-    d.rect(585, 78, 86, 54, "c2", "box", 6)
-    d.text(628, 101, "all-reduce", "bg", size=14, extra="bold")
-    d.text(628, 120, "once", "bg", size=12)
-    d.text(365, 103, "nothing crosses here", "muted", size=13)
-    d.line([(180, 99), (285, 99)], "muted", "thin dash")
-    d.line([(445, 99), (545, 99)], "muted", "thin dash")
-    d.text(365, 220, "column-parallel, then row-parallel", "muted", size=13)
+        at = 107 if rank == 0 else 123
+        d.line([(468, y + 37), (500, at)], fill, "arrow")
+        d.line([(588, at), (618, y + 37)], "c2", "arrow")
+    d.rect(502, 88, 86, 54, "fg", "box", 6)
+    d.text(545, 111, "all-reduce", "bg", size=14, extra="bold")
+    d.text(545, 130, "once", "bg", size=12)
+    d.text(314, 120, "nothing crosses here", "muted", size=13)
+    d.text(314, 240, "column-parallel, then row-parallel", "muted", size=13)
     alt = (
-        "The MLP on two ranks. Each rank multiplies the whole x by its half of W1, applies relu "
-        "to its own "
-        "half, and multiplies by its half of W2. Nothing crosses between the ranks until one "
-        "all-reduce "
-        "adds the two partial sums at the end."
+        "The MLP on two ranks. Each rank multiplies the whole x by its half of W1, applies relu to "
+        "its own half, and multiplies by its half of W2. Nothing crosses between the ranks until "
+        "one all-reduce adds the two partial sums at the end; then both ranks have the whole y."
     )
-    return d.figure(
-        alt, "relu works element by element, so it may be applied to a half.", min_width=560
+    caption = (
+        "relu works element by element, so it may be applied to a half. It stands for the "
+        "activation of a real model, such as SiLU(gate) × up, which is elementwise too."
     )
+    return d.figure(alt, caption, min_width=560)
 
 
 def ring(num_ranks=4):
