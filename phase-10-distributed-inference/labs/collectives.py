@@ -307,7 +307,7 @@ class _Rank:
 
     def release(self):
         """Whatever happened, the thread is not left waiting."""
-        self._over = Deadlock("the other ranks have stopped")
+        self._over = _Released()
         self._answers.put(self._over)
 
     def _run(self):
@@ -324,8 +324,12 @@ class _Rank:
         return _given(self._answers.get())
 
 
+class _Released(BaseException):
+    """Ends a rank that waits for others; what it was doing is neither a result nor an error."""
+
+
 def _given(answer):
-    if isinstance(answer, Exception):
+    if isinstance(answer, BaseException):
         raise answer
     return answer
 

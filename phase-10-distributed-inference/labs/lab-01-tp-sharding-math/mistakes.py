@@ -346,6 +346,17 @@ def mlp_tp__splits_the_input_of_the_first_layer(x, W1, W2, num_ranks):
     return all_reduce([hidden[..., mine] @ W2[mine] for mine in units])[0]
 
 
+def mlp_tp__pairs_a_shard_with_its_neighbour_s(x, W1, W2, num_ranks):
+    """rank r multiplies its hidden units by the rows of W2 that belong to rank r + 1.
+
+    The shapes fit. Hidden unit j must meet row j: the same slice cuts W1's columns and W2's rows.
+    Rejected by: test_mlp_tp__equals_the_dense_mlp
+    """
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    pairs = zip(hidden, hidden[1:] + hidden[:1], strict=True)
+    return all_reduce([np.maximum(x @ W1[:, a], 0.0) @ W2[b] for a, b in pairs])[0]
+
+
 def mlp_tp__gathers_in_the_middle(x, W1, W2, num_ranks):
     """the hidden layer is all-gathered between the two products.
 
@@ -680,9 +691,9 @@ def mlp_sp_shards__drops_the_rest_of_the_hidden_units(x, W1, W2, num_ranks, rank
 
 
 def mlp_sp_rank__forgets_the_gather(x, W1, W2, group):
-    """each rank runs only its own tokens through its own shard.
+    """a token meets only the hidden units of its own rank.
 
-    Token t then meets 1/p of the hidden units. The tokens must come together first.
+    That is one addend of each output. The tokens must come together first, and the sums after.
     Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
     """
     return np.maximum(x @ W1, 0.0) @ W2
