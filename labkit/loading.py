@@ -1,6 +1,7 @@
 """Find the labs; load one implementation fresh by path. There is no fallback to another file."""
 
 import hashlib
+import importlib.util
 import itertools
 import os
 import sys
@@ -119,13 +120,14 @@ def load_module(path: Path) -> types.ModuleType:
     """Execute the file at `path` as a new module of a unique name.
 
     It is compiled from its text each time, so no stale bytecode can be graded, and registered under
-    a name no other lab can import. It may import collectives.py of the labs folder and the given
-    modules of its own: both folders come last on the path, after everything that is installed.
+    a name no other lab can import. It may import collectives.py of the labs folder, which comes last
+    on the path, and the given packages of its own folder, but no solution.
     """
     path = Path(path)
-    for folder in (str(path.parent.parent), str(path.parent)):
-        if folder not in sys.path:
-            sys.path.append(folder)
+    if str(path.parent.parent) not in sys.path:
+        sys.path.append(str(path.parent.parent))
+    if not any(getattr(finder, "lab", None) == path.parent for finder in sys.meta_path):
+        sys.meta_path.append(_Given(path.parent))
     try:
         source = path.read_bytes()
     except FileNotFoundError:
@@ -145,6 +147,19 @@ def load_module(path: Path) -> types.ModuleType:
             raise
         raise LoadError(f"{describe_exception(error, path)} (while it was imported)") from None
     return module
+
+
+class _Given:
+    """Finds the packages that stand in a lab's folder, and nothing else there."""
+
+    def __init__(self, folder):
+        self.lab = folder
+
+    def find_spec(self, name, path=None, target=None):
+        init = self.lab / name / "__init__.py"
+        if path is None and init.is_file():
+            return importlib.util.spec_from_file_location(name, init)
+        return None
 
 
 def describe_exception(error: BaseException, path: Path) -> str:

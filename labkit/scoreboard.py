@@ -201,20 +201,16 @@ class Screen:
         names = ", ".join(dict.fromkeys(claim["function"] for claim in claims))
         heading = f"task {number} · {names}" if number else ""
         if heading and all(claim["outcome"] == "todo" for claim in claims):
-            points = sum(claim["points"] for claim in claims)
-            self.out.write(f"  {'todo':>7}", yellow=True)
-            self.out.write_line(f" {points:>3}  {heading}")
+            self._line("todo", sum(claim["points"] for claim in claims), heading)
             return
         if heading:
-            self.out.write_line(f"  {heading}", bold=True)
+            self._sentence(heading, indent=2, bold=True)
         for claim in claims:
             self._claim(claim)
 
     def _claim(self, claim):
-        word, look = LOOK[claim["outcome"]]
-        self.out.write(f"  {word:>7}", **look)
         text = shown(claim["text"], claim["outcome"] == "passed")
-        self.out.write_line(f" {claim['points']:>3}  {text}")
+        self._line(claim["outcome"], claim["points"], text)
         if claim["message"] and claim["outcome"] != "todo":
             self._sentence(claim["message"])
         if claim["hint"]:
@@ -223,6 +219,14 @@ class Screen:
             self._sentence("Your code printed:", cyan=True)
             for line in claim["printed"].splitlines():
                 self.out.write_line(" " * 15 + line[: WIDTH - 15])
+
+    def _line(self, outcome, points, text):
+        word, look = LOOK[outcome]
+        self.out.write(f"  {word:>7}", **look)
+        first, *rest = textwrap.wrap(text, WIDTH - 15)
+        self.out.write_line(f" {points:>3}  {first}")
+        for line in rest:
+            self.out.write_line(" " * 15 + line)
 
     def _at_hand(self):
         """The first failed claim, or the first of the lowest open task; None when all is done."""

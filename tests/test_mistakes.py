@@ -123,7 +123,7 @@ def test_further_calls_drop_a_suspect_that_does_not_do_the_same(course):
 def test_a_hint_must_fit_every_call(course):
     """[1] for seven heads is what powers of two alone give; three ranks for twelve are not."""
     bank = load_bank(Lab(course.lab))
-    wrong = ("legal_tp_sizes", (7, 7, [7], 7), {}, ("value", [1]))
+    wrong = ("legal_tp_sizes", (7, 7, [7], 8), {}, ("value", [1]))
     assert "powers of two" in find_hint(bank, [wrong, wrong])
     threes = ("legal_tp_sizes", (12, 12, [3072], 8), {}, ("value", [1, 2, 3, 4, 6]))
     assert find_hint(bank, [threes, wrong]) == find_hint(bank, [wrong, threes]) == ""
