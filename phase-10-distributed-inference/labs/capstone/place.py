@@ -12,6 +12,7 @@ LAB_IMPL=starter runs it on your functions of labs 01 to 04 and of the capstone.
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from planner import calibrate, command, facts, hardware, models, picture, plans, report, scores
@@ -186,7 +187,7 @@ def plan(options):
     )
     rows = report.inequalities(model, box, load, shown, options.ttft, options.tpot)
     if options.svg:
-        Path(options.svg).write_text(picture.draw(candidates, shown, box), encoding="utf-8")
+        picture.save(options.svg, model, box, load, candidates, shown)
     if options.check:
         return check(options, model, box, shown, load, candidates)
     if options.json:
@@ -254,7 +255,7 @@ def text(options, model, box, load, candidates, forbidden, found, shown, rows):
     if forbidden:
         yield "  not legal: " + "; ".join(f"{n} ({', '.join(f)})" for n, f in forbidden.items())
     yield ""
-    yield from verdict_lines(model, box, load, found)
+    yield from verdict_lines(model, box, load, found, shown)
     if shown.times:
         yield ""
         yield "Type"
@@ -264,10 +265,12 @@ def text(options, model, box, load, candidates, forbidden, found, shown, rows):
         yield from command.expected_lines(command.expected(model, box, shown, load))
 
 
-def verdict_lines(model, box, load, found):
+def verdict_lines(model, box, load, found, shown):
     choice, rival = found["choice"], found["runner_up"]
     if choice is None:
         yield "No plan keeps the limits: see what binds above; relax it, or add GPUs."
+        if not shown.times:
+            yield from too_small(model, box, load)
         return
     per_gpu = [c.times["tokens_per_s"][1] / c.plan.num_gpus for c in (choice, rival) if c]
     yield f"Choice: {choice.name}, {per_gpu[0]:,.0f} tokens/s a GPU."
@@ -291,6 +294,15 @@ def verdict_lines(model, box, load, found):
         )
     if not found["close"]:
         yield "Their intervals do not overlap: the constants cannot turn this order."
+
+
+def too_small(model, box, load):
+    found = plans.smallest_that_fits(model, box, load)
+    if found is None:
+        yield "Not even 16 times as many of these nodes hold the model."
+        return
+    alone = replace(found.plan, replicas=1)
+    yield f"The smallest replica that fits: {alone.name}, {alone.num_gpus} GPUs."
 
 
 def answer(model, box, load, candidates, forbidden, found, shown, rows):

@@ -83,6 +83,7 @@ LAYER_TYPES = {
     "sliding_attention": "window",
     "linear_attention": "state",
 }
+INHERITED = ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings")
 MLA = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
@@ -220,7 +221,7 @@ def understand(outer, name, quant=None, exact_bytes=None):
     architecture = (outer.get("architectures") or ["none"])[0]
     if "text_config" in outer:
         config = {**outer["text_config"], "architectures": [architecture]}
-        for inherited in ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings"):
+        for inherited in (*INHERITED, "_source"):
             if inherited in outer and config.get(inherited) is None:
                 config[inherited] = outer[inherited]
     if "vision_config" in outer or "audio_config" in outer:

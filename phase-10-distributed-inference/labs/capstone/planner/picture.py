@@ -1,68 +1,82 @@
 """One GPU's memory as a stacked bar, and the latency-throughput front of all plans, in one SVG."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
-from labkit.svg import SERIES, Plot, ladder
+from labkit.svg import Plot, ladder
+from planner import hardware, timing
 
 GB = 1e9
 WIDTH, HEIGHT, BAR = 980, 430, 300  # pixels; the bar and its words stand right of the plot
+CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # along a plan's line
+NAMED = 5  # plans whose lines are drawn strong and named: those that are best somewhere
 
 
-def draw(candidates, shown, box):
-    """The text of an .svg file. ValueError when no plan runs."""
+def save(path, model, box, load, candidates, shown):
+    """Write the picture. ValueError when no plan runs or the path cannot be written."""
     running = [c for c in candidates if c.times]
     if not running:
-        raise ValueError("no picture: not one plan runs")
-    plot = _axes(running)
-    front = front_of(running)
-    for candidate in running:
-        tpot, rate = _point(candidate)
-        series = 0 if candidate in front else 5
-        low, high = sorted(candidate.times["tpot_s"][::2])
-        ends = [(plot.x(_within(v * 1e3, plot.x_range)), plot.y(rate)) for v in (low, high)]
-        plot.line(ends, SERIES[series], "thin")
-        plot.dot(plot.x(tpot), plot.y(rate), SERIES[series], 0 if candidate is not shown else 2, 5)
-    for candidate in {id(c): c for c in [*front[:6], shown] if c.times}.values():
-        tpot, rate = _point(candidate)
-        words = candidate.name + (" (shown)" if candidate is shown else "")
-        plot.text(plot.x(tpot) + 8, plot.y(rate) - 8, words, "fg", "start", 12)
+        raise ValueError("--svg: no picture, since not one plan runs")
+    lines = {c.name: line_of(model, box, load, c.plan) for c in running}
+    try:
+        Path(path).write_text(draw(lines, shown, box, load), encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"--svg {path}: {error.strerror}") from None
+
+
+def line_of(model, box, load, plan):
+    """[(clients, milliseconds per token, tokens/s per GPU)] of a plan as more clients come."""
+    fixed, points = box.at(hardware.TYPICAL), []
+    for clients in sorted({*CLIENTS, load.concurrency}):
+        served = timing.served(model, plan, fixed, replace(load, concurrency=clients))
+        rate = served["tokens_per_s"] / plan.num_gpus
+        if points and rate <= points[-1][2]:
+            break  # full: whoever comes now waits
+        points.append((clients, served["tpot_s"] * 1e3, rate))
+    return points
+
+
+def front_of(lines):
+    """Names of plans with a point that no other plan beats in both, in the order of latency."""
+    points = sorted((ms, -rate, name) for name, line in lines.items() for _, ms, rate in line)
+    best, names = 0.0, []
+    for _, rate, name in points:
+        if -rate > best:
+            best = -rate
+            names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def draw(lines, shown, box, load):
+    """The text of an .svg file: lines of `line_of` by plan, and the bar of the shown Candidate."""
+    front = front_of(lines)[:NAMED]
+    named = list(dict.fromkeys([shown.name, *front]) if shown.name in lines else front)[:6]
+    points = [point for line in lines.values() for point in line]
+    plot = _axes([ms for _, ms, _ in points], [rate for _, _, rate in points])
+    for name in [*(n for n in lines if n not in named), *named]:
+        xs, ys = [p[1] for p in lines[name]], [p[2] for p in lines[name]]
+        if name not in named:
+            plot.line([(plot.x(x), plot.y(y)) for x, y in zip(xs, ys, strict=True)], "idle")
+            continue
+        series = named.index(name)
+        plot.curve(xs, ys, series)
+        for clients, ms, rate in lines[name]:
+            if clients == load.concurrency:
+                plot.points([ms], [rate], series)
+        plot.label(xs[-1], ys[-1] * 1.06, name, series, "end")
     _bar(plot, shown, box)
     return plot.standalone(_words(shown, front, box))
 
 
-def front_of(running):
-    """The plans that none beats in both: time per token and tokens/s per GPU; fastest first."""
-    front = []
-    for candidate in sorted(running, key=lambda c: (_point(c)[0], -_point(c)[1])):
-        if not front or _point(candidate)[1] > _point(front[-1])[1]:
-            front.append(candidate)
-    return front
-
-
-def _point(candidate):
-    """(milliseconds per token, tokens/s per GPU), typical."""
-    rate = candidate.times["tokens_per_s"][1] / candidate.plan.num_gpus
-    return candidate.times["tpot_s"][1] * 1e3, rate
-
-
-def _axes(running):
-    xs = [value * 1e3 for c in running for value in c.times["tpot_s"]]
-    ys = [_point(c)[1] for c in running]
-    x_range = (min(xs) / 1.2, max(xs) * 1.2)
-    y_range = (min(ys) / 1.3, max(ys) * 1.5)
+def _axes(xs, ys):
+    x_range, y_range = (min(xs) / 1.2, max(xs) * 1.2), (min(ys) / 1.3, max(ys) * 1.5)
+    words = "milliseconds per token of one client; along a line ever more clients come"
+    ticks = _ticks(*x_range), _ticks(*y_range)
     return Plot(
-        x_range,
-        y_range,
-        "milliseconds per token of one client (best to worst constants)",
-        "tokens/s per GPU",
-        _ticks(*x_range),
-        _ticks(*y_range),
-        log_x=True,
-        log_y=True,
-        width=WIDTH,
-        height=HEIGHT,
-        right=BAR,
-    )
+        x_range, y_range, words, "tokens/s per GPU", *ticks,
+        log_x=True, log_y=True, width=WIDTH, height=HEIGHT, right=BAR,
+    )  # fmt: skip
 
 
 def _ticks(low, high):
@@ -71,41 +85,37 @@ def _ticks(low, high):
     return [(value, f"{value:g}") for value in values if low <= value <= high]
 
 
-def _within(value, limits):
-    return min(max(value, limits[0]), limits[1])
+def parts_of(shown, box):
+    """[(name, bytes, colour)] of one GPU, from the bottom up; they add up to what it reports."""
+    memory = shown.memory
+    parts = [("weights", memory["weights_bytes"], "c0")]
+    parts += [(name, size, f"c{1 + n % 2}") for n, (name, size) in
+              enumerate(memory["other"].items())]  # fmt: skip
+    parts.append(("KV cache", max(0.0, memory["kv_bytes"]), "c3"))
+    rest = box.reported_bytes - sum(size for _, size, _ in parts)
+    return [*parts, ("not the engine's", max(0.0, rest), "idle")]
 
 
 def _bar(plot, shown, box):
-    memory = shown.memory
-    parts = [("weights", memory["weights_bytes"], "c0")]
-    parts += [
-        (name, size, f"c{1 + n % 2}") for n, (name, size) in enumerate(memory["other"].items())
-    ]
-    parts.append(("KV cache", max(0.0, memory["kv_bytes"]), "c3"))
-    used = sum(size for _, size, _ in parts)
-    parts.append(("not the engine's", max(0.0, box.reported_bytes - used), "idle"))
-    left, top, height = plot.right + 60, plot.top, plot.bottom - plot.top
+    parts, left, height = parts_of(shown, box), plot.right + 60, plot.bottom - plot.top
+    whole = max(box.reported_bytes, sum(size for _, size, _ in parts))
     plot.text(left, 16, f"one GPU of {shown.name}", "fg", "start", 13, "bold")
-    whole = max(used, box.reported_bytes)
-    bottom, words = plot.bottom, plot.bottom + 4
+    bottom, words = plot.bottom, plot.bottom + 16
     for name, size, colour in parts:
-        if size <= 0:
-            continue
         part = size / whole * height
-        plot.rect(left, bottom - part, 56, part, colour, "edge")
-        words = min(words - 15, bottom - part / 2 + 4)  # labels never touch
-        plot.text(left + 66, words, f"{name} {size / GB:.1f} GB", "fg", "start", 12)
+        if size > 0:
+            plot.rect(left, bottom - part, 56, part, colour, "edge")
+            words = min(words - 15, bottom - part / 2 + 4)  # labels never touch
+            plot.text(left + 66, words, f"{name} {size / GB:.1f} GB", "fg", "start", 12)
         bottom -= part
-    limit = top + height * (1 - min(1.0, box.reported_bytes / whole))
+    limit = plot.bottom - box.reported_bytes / whole * height
     plot.line([(left - 6, limit), (left + 62, limit)], "fg", "dash")
 
 
 def _words(shown, front, box):
-    tpot, rate = _point(shown) if shown.times else (0, 0)
-    m = shown.memory
+    memory = shown.memory
     return (
-        f"Plan {shown.name} on {box.gpu}: {tpot:.3g} ms per token, {rate:.3g} tokens/s per GPU; "
-        f"weights {m['weights_bytes'] / GB:.1f} GB and cache {m['kv_bytes'] / GB:.1f} GB of "
-        f"{box.reported_bytes / GB:.1f} GB. No plan beats in both: "
-        + ", ".join(c.name for c in front)
+        f"One GPU of {shown.name} on {box.gpu}: weights {memory['weights_bytes'] / GB:.1f} GB and "
+        f"cache {memory['kv_bytes'] / GB:.1f} GB of {box.reported_bytes / GB:.1f} GB. Best at some "
+        f"latency: {', '.join(front)}."
     )

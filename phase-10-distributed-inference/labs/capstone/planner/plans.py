@@ -155,3 +155,12 @@ def turning_concurrency(model, box, load, first, second):
         if _per_gpu(model, box, second, changed) > _per_gpu(model, box, first, changed):
             return clients
     return None
+
+
+def smallest_that_fits(model, box, load):
+    """The Candidate of the smallest replica that holds one request, on up to 16 times the nodes."""
+    for factor in (1, 2, 4, 8, 16):
+        found, _ = evaluate_all(model, replace(box, nodes=box.nodes * factor), load)
+        if fitting := [c for c in found if c.memory["tokens_fit"]]:
+            return min(fitting, key=lambda c: (c.plan.gpus_per_replica, c.plan.pp_size))
+    return None

@@ -134,3 +134,13 @@ def show(rows, as_json=False, every=False):
                 f"predicted {one['predicted']:<12.5g}"
             )
     return 0
+
+
+def decided(found):
+    """The yes-or-no answers among the facts, which a change of constants must not flip unseen."""
+    kinds = ("fits", "longest context")
+    answers = {
+        key: one["predicted"] for key, one in found["answers"].items() if one["what"] in kinds
+    }
+    chosen = {how: made["chosen"] for how, made in found["decisions"].items()}
+    return {"answers": answers, "chosen": chosen}
