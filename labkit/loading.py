@@ -120,8 +120,8 @@ def load_module(path: Path) -> types.ModuleType:
     """Execute the file at `path` as a new module of a unique name.
 
     It is compiled from its text each time, so no stale bytecode can be graded, and registered under
-    a name no other lab can import. It may import collectives.py of the labs folder, which comes last
-    on the path, and the given packages of its own folder, but no solution.
+    a name no other lab can import. It may import collectives.py of the labs folder, which comes
+    last on the path, and the given packages of its own folder, but no solution.
     """
     path = Path(path)
     if str(path.parent.parent) not in sys.path:
