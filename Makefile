@@ -86,6 +86,14 @@ vllm: .venv-vllm/.installed ## install vLLM's CPU build into .venv-vllm for lab 
 two-way: $(VENV)/.group-labs ## run a tiny model on two vLLM ranks and print one page (needs make vllm)
 	@$(PY) $(LABS)/lab-02-two-way-tp/two_way.py
 
+.PHONY: incident
+incident: $(VENV)/.group-torch $(VENV)/.group-labs ## replay a capstone incident live: make incident NAME=slow-rank (Linux, root)
+	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents replay $(NAME)
+
+.PHONY: record-incidents
+record-incidents: $(VENV)/.group-torch $(VENV)/.group-labs ## record all capstone incidents again (Linux, root, quiet)
+	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents record
+
 .PHONY: toy-test
 toy-test: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 02: gradients of the Torch package against the unsharded model
 	@for ranks in 1 2 4; do PYTHONPATH=$(LABS)/lab-02-two-way-tp $(PY) -m tensor_parallel_toy test --ranks $$ranks || exit 1; done

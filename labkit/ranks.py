@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+HELPERS_S = 1.0  # multiprocessing's resource tracker, say, which unlinks shared memory
 
 
 class RanksFailed(RuntimeError):
@@ -41,8 +42,7 @@ def run_processes(
         _wait(ranks, timeout_s, grace_s)
     finally:
         stopped = [rank for rank, process in enumerate(ranks) if process.poll() is None]
-        for process in ranks:
-            _kill(process)
+        _kill(ranks)
     if any(process.returncode for process in ranks):
         told = [
             f"rank {rank}: did not end by itself and was stopped"
@@ -91,10 +91,18 @@ def _wait(ranks, timeout_s, grace_s):
         time.sleep(0.02)
 
 
-def _kill(process):
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _kill(ranks):
+    """End the ranks at once; their helpers get a second to clear away what a rank has left."""
+    for process in ranks:
+        process.kill()
+        process.wait()
+    patience = time.monotonic() + HELPERS_S
+    for process in ranks:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while time.monotonic() < patience:
+                os.killpg(process.pid, 0)  # raises when nobody of the rank's session is left
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _sentence(rank, status, log):

@@ -122,11 +122,11 @@ def test_both_sizes_start_at_once_only_where_the_memory_allows(
     monkeypatch.setattr(Path, "read_text", read_text)
     monkeypatch.setattr(Path, "exists", there)
     monkeypatch.setattr(run, "run_ranks", started)
-    one, two = run.measure.__wrapped__(1, 2)
+    one, two = run.measure(1, 2, kv_heads=2)  # a size that nobody else measures
     assert starts == ([(1, 2)] if at_once else [(1,), (2,)])
     assert [report["tp_size"] for report in one["reports"] + two["reports"]] == [1, 2, 2]
     assert len(one["logs"]) == 1 and len(two["logs"]) == 2
-    run.measure.cache_clear()  # of the sizes asked for one by one
+    run._measure.cache_clear()
 
 
 # --- runs that end badly, without vLLM: the same launcher, another program ------------------------
@@ -178,6 +178,21 @@ def test_shared_memory_and_helpers_of_a_dead_rank_are_removed(pretend, nothing_l
     )
     with pytest.raises(run.LiveError, match="rank 0: died of signal 9"):
         pretend(program)
+
+
+def test_a_helper_may_clear_away_what_a_stopped_rank_has_left(pretend, tmp_path, nothing_left):
+    """Python's resource tracker unlinks the shared memory of vLLM's message queues."""
+    program = (
+        "import pathlib\n"
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "memory = SharedMemory(create=True, size=64)\n"
+        "pathlib.Path(sys.argv[1]).with_suffix('.' + os.environ['RANK']).write_text(memory.name)\n"
+        "time.sleep(60)"
+    )
+    with pytest.raises(run.LiveError, match="did not end by itself"):
+        pretend(program, timeout_s=2)
+    names = [(tmp_path / "run" / f"job-0.{rank}").read_text() for rank in range(2)]
+    assert not [name for name in names if (SHARED_MEMORY / name).exists()]
 
 
 def test_runs_at_the_same_time_meet_apart_and_report_apart(pretend, nothing_left):

@@ -405,3 +405,290 @@ def regret__error_of_the_number(predicted, measured):
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------
+
+_decompose, _diagnose, _stage_times = decompose, diagnose, stage_times
+
+
+def decompose__all_of_it_is_network(evidence):
+    """all time inside a collective is taken for transfer.
+
+    Most of it is waiting for the last rank: a faster network would not give it back.
+
+    Rejected by: test_decompose__waiting_ends_with_the_last_rank
+    """
+    parts = _decompose(evidence)
+    steps = evidence["ranks"][0]["steps"]
+    parts["transfer_us"] = [[left - came for *_, came, left in s["collectives"]] for s in steps]
+    parts["wait_us"] = [[0] * len(steps) for _ in evidence["ranks"]]
+    return parts
+
+
+def decompose__compares_clocks(evidence):
+    """moments of different ranks are subtracted.
+
+    Every host counts from a moment of its own; only durations can be compared.
+
+    Rejected by: test_decompose__waiting_ends_with_the_last_rank,
+    test_decompose__needs_no_common_clock
+    """
+    parts = _decompose(evidence)
+    for number, steps in enumerate(zip(*(r["steps"] for r in evidence["ranks"]), strict=True)):
+        for n in range(len(steps[0]["collectives"])):
+            came = [step["start_us"] + step["collectives"][n][2] for step in steps]
+            left = min(step["start_us"] + step["collectives"][n][3] for step in steps)
+            parts["transfer_us"][number][n] = max(0, left - max(came))
+    return parts
+
+
+def decompose__compute_includes_the_wait(evidence):
+    """waiting is counted as computing.
+
+    A rank that waits spins at 99 % of its core, and looks as busy as the one it waits for.
+
+    Rejected by: test_decompose__waiting_ends_with_the_last_rank
+    """
+    parts = _decompose(evidence)
+    for rank, waits in enumerate(parts["wait_us"]):
+        pairs = zip(parts["compute_us"][rank], waits, strict=True)
+        parts["compute_us"][rank] = [own + waited for own, waited in pairs]
+    return parts
+
+
+def decompose__slowest_stay_is_the_transfer(evidence):
+    """the longest stay in a collective is taken for the transfer.
+
+    The longest stay is that of the rank that came first: it holds all of the waiting.
+
+    Rejected by: test_decompose__waiting_ends_with_the_last_rank
+    """
+    parts = _decompose(evidence)
+    for number, steps in enumerate(zip(*(r["steps"] for r in evidence["ranks"]), strict=True)):
+        stays = [[left - came for *_, came, left in step["collectives"]] for step in steps]
+        parts["transfer_us"][number] = [max(times) for times in zip(*stays, strict=True)]
+        for rank, mine in enumerate(stays):
+            parts["wait_us"][rank][number] = sum(parts["transfer_us"][number]) - sum(mine)
+    return parts
+
+
+def link_line__through_the_means(points):
+    """late messages bend the line.
+
+    Of a size, one message in ten that is forty times late moves the mean, not the median.
+
+    Rejected by: test_link_line__is_the_line_through_the_medians
+    """
+    of_size = {}
+    for size, us in points:
+        of_size.setdefault(size, []).append(us)
+    if len(of_size) < 2:
+        raise ValueError("one of the sizes only")
+    means = [(size, statistics.fmean(times)) for size, times in of_size.items()]
+    line = statistics.linear_regression(*zip(*means, strict=True))
+    return line.intercept, 1e6 / line.slope if line.slope > 0 else math.inf
+
+
+def link_line__no_latency(points):
+    """the line goes through the origin.
+
+    Then a link with a long latency seems to have a low rate, and is repaired at the wrong end.
+
+    Rejected by: test_link_line__is_the_line_through_the_medians
+    """
+    if len({size for size, _ in points}) < 2:
+        raise ValueError("one of the sizes only")
+    slope = statistics.fmean(us / size for size, us in points)
+    return 0.0, 1e6 / slope
+
+
+def stage_times__waiting_is_busy(microbatches):
+    """a stage is busy from asking for its input.
+
+    Behind a slow stage every other one then looks as slow: they wait for it.
+
+    Rejected by: test_stage_times__are_the_medians_of_busy_time_and_pace
+    """
+    busy = [statistics.median(done - asked for asked, _, done, _ in st) for st in microbatches]
+    return busy, _stage_times(microbatches)[1]
+
+
+def stage_times__period_with_the_fill(microbatches):
+    """the whole time is divided by the microbatches.
+
+    The first result needs all stages; the pace is what follows.
+
+    Rejected by: test_stage_times__are_the_medians_of_busy_time_and_pace
+    """
+    return _stage_times(microbatches)[0], microbatches[-1][-1][2] / len(microbatches[-1])
+
+
+def diagnose__who_is_last(evidence):
+    """the rank that comes last most often is called slow.
+
+    Somebody is always last: a healthy rank that is 3 % slower is last nearly every time.
+
+    Rejected by: test_diagnose__healthy_or_worth_nothing
+    """
+    found = _diagnose(evidence)
+    if "ranks" not in evidence or found["cause"] != "healthy":
+        return found
+    last = [0] * len(evidence["ranks"])
+    for steps in zip(*(rank["steps"] for rank in evidence["ranks"]), strict=True):
+        for calls in zip(*(step["collectives"] for step in steps), strict=True):
+            last[min(range(len(calls)), key=lambda r: calls[r][3] - calls[r][2])] += 1
+    rank = max(range(len(last)), key=last.__getitem__)
+    if last[rank] > 0.5 * sum(last) > 0:
+        return found | {"cause": "slow-rank", "where": rank}
+    return found
+
+
+def diagnose__the_busy_rank(evidence):
+    """the rank at 99 % of its core is called the bottleneck.
+
+    It spins in a wait. The slow one may be the one that the monitor shows at 50 %.
+
+    Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
+    """
+    found = _diagnose(evidence)
+    if found["cause"] in ("slow-rank", "busy-neighbour"):
+        shares = [sum(column) for column in zip(*evidence["processor"]["ranks"], strict=True)]
+        found |= {"where": max(range(len(shares)), key=shares.__getitem__)}
+    return found
+
+
+def diagnose__time_in_collectives_is_network(evidence):
+    """a run that spends its time in collectives is given a slow link.
+
+    Ranks that wait for a slow one are in a collective too.
+
+    Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
+    """
+    found = _diagnose(evidence)
+    if "ranks" not in evidence or not evidence["ranks"][0]["steps"][0]["collectives"]:
+        return found
+    inside = whole = 0
+    for rank in evidence["ranks"]:
+        for step in rank["steps"]:
+            whole += step["end_us"] - step["start_us"]
+            inside += sum(left - came for *_, came, left in step["collectives"])
+    return found | {"cause": "slow-link", "where": "link"} if inside > 0.3 * whole else found
+
+
+def diagnose__prefills_are_a_tail(evidence):
+    """a 99th percentile far above the median is called an unsteady link.
+
+    The slowest steps hold a prompt: their payload is ten times a decode step's.
+
+    Rejected by: test_diagnose__healthy_or_worth_nothing
+    """
+    found = _diagnose(evidence)
+    if "ranks" not in evidence or found["cause"] != "healthy":
+        return found
+    transfer = sorted(sum(times) for times in _decompose(evidence)["transfer_us"])
+    if transfer[int(0.99 * len(transfer))] > 1.5 * statistics.median(transfer) > 0:
+        return found | {"cause": "unsteady-link", "where": "link"}
+    return found
+
+
+def diagnose__the_mean_transfer(evidence):
+    """a link whose mean transfer is long is called slow.
+
+    The mean moves with one bad step in ten; the typical step says whether the link is slow.
+
+    Rejected by: test_diagnose__a_link_is_slow_or_unsteady
+    """
+    found = _diagnose(evidence)
+    return found | {"cause": "slow-link"} if found["cause"] == "unsteady-link" else found
+
+
+def diagnose__others_on_the_machine(evidence):
+    """a capture is believed although others used the cores.
+
+    Their load makes ranks slow, and goes away with them: nothing can be concluded.
+
+    Rejected by: test_diagnose__healthy_or_worth_nothing
+    """
+    if "processor" in evidence and "ranks" in evidence:
+        own = evidence["processor"]["ranks"]
+        return _diagnose(evidence | {"processor": {"ranks": own, "cores": own}})
+    return _diagnose(evidence)
+
+
+def diagnose__no_neighbour(evidence):
+    """who uses the slow rank's core is not asked.
+
+    A throttled device is replaced; a neighbour is moved. The busy core tells them apart.
+
+    Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
+    """
+    found = _diagnose(evidence)
+    return found | {"cause": "slow-rank"} if found["cause"] == "busy-neighbour" else found
+
+
+def diagnose__timings_only(evidence):
+    """the start-up is not read.
+
+    Two replicas and copied KV heads run fast: only memory, and what the log said, show them.
+
+    Rejected by: test_diagnose__the_start_up_tells
+    """
+    found = _diagnose(evidence)
+    if found["cause"] in ("replicas", "copied-heads"):
+        return found | {"cause": "healthy", "cost": 0.0}
+    return found
+
+
+def diagnose__more_microbatches(evidence):
+    """a large bubble is answered with more microbatches.
+
+    With one slow stage the others stay idle however many there are: look at the busy times.
+
+    Rejected by: test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage
+    """
+    found = _diagnose(evidence)
+    if found["cause"] == "slow-stage":
+        return found | {"cause": "starved", "where": None}
+    return found
+
+
+def diagnose__the_stage_that_waits(evidence):
+    """the stage that waits longest is called slow.
+
+    It stands behind the slow one.
+
+    Rejected by: test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage
+    """
+    found = _diagnose(evidence)
+    if found["cause"] == "slow-stage":
+        waits = [sum(had - asked for asked, had, *_ in st) for st in evidence["microbatches"]]
+        return found | {"where": max(range(len(waits)), key=waits.__getitem__)}
+    return found
+
+
+def diagnose__requests_so_far(evidence):
+    """the fill-drain bubble of a batch is taken for a running server.
+
+    Lab 04's (p-1)/(p+m-1) fills and drains once per batch; here m requests go round and round, and
+    keep m of p stages busy. The two agree for m = 1 alone.
+
+    Rejected by: test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage
+    """
+    found = _diagnose(evidence)
+    if found["cause"] == "starved":
+        p, m = evidence["plan"]["pp_size"], len(evidence["requests"])
+        return found | {"cost": (p - 1) / (p + m - 1)}
+    return found
+
+
+def diagnose__any_waiting_is_lost_overlap(evidence):
+    """every training step that waits has lost its overlap.
+
+    The last transfer of a pipeline has nothing to hide behind: compare with the healthy step.
+
+    Rejected by: test_diagnose__an_overlap_that_is_lost
+    """
+    found = _diagnose(evidence)
+    if "spans" in evidence and any(
+        span[0] == "wait" for rank in evidence["spans"] for span in rank
+    ):
+        return found | {"cause": "no-overlap"}
+    return found

@@ -1,12 +1,14 @@
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
+Part B  diagnose: what is wrong with a run, where, and what it costs, from recorded evidence.
 
 Bytes are bytes, times seconds, rates per second; a GPU "of 80 GB" is whatever its driver reports.
 The planner (planner/, place.py) calls these functions, and yours of labs 01 to 04.
 """
 
 import math
+import statistics
 
 # --- Part A: place a model ----------------------------------------------------------------------
 
@@ -264,3 +266,239 @@ def regret(predicted, measured):
 
 
 # --- Part B: debug the classics -----------------------------------------------------------------
+
+# What an engineer has in hand is a dict, `evidence`. Times are microseconds ("_us").
+#
+# plan        tp_size, pp_size, hosts, model (its config.json)
+# start_up    per process: rank, world_size, parameters_bytes, kv_cache {kv_heads, blocks, ...}
+# ranks       tensor parallel: [{"steps": [{"start_us", "end_us", "requests", "tokens",
+#             "collectives": [[operation, payload_bytes, entered_us, left_us], ...]}]}], one entry
+#             per rank; collectives in the order made, their times from the start of the step. The
+#             clocks of two ranks do not agree.
+# requests    [{"arrived_us", "token_us": [...]}]: when a request came, and when each of its tokens
+# processor   {"ranks": [[share of a core, per rank], ...], "cores": [[share busy, per core], ...]},
+#             a row per sample; rank r runs on core r. A rank that waits spins.
+# stages      vLLM's pipeline, per stage: [["execute" or "receive", began_us, ended_us], ...]
+# microbatches  a pipeline of lab 04, per stage: [[asked, received, computed, handed on], ...]
+# spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
+# healthy     evidence of a healthy run of the same plan
+#
+# A capture holds what applies: only start_up, requests and log are there for every engine.
+
+
+def decompose(evidence):
+    """Split each step of tensor-parallel ranks into computing, waiting, and transfer.
+
+    Returns {"compute_us": [rank][step], "wait_us": [rank][step],
+    "transfer_us": [step][collective]}, lists of lists of numbers. For each rank and step, compute +
+    wait + the step's transfers are the step's duration. A collective ends for nobody before its
+    last rank has come.
+    """
+    # BEGIN SOLUTION (task 9)
+    ranks = evidence["ranks"]
+    compute, wait, transfer = [[] for _ in ranks], [[] for _ in ranks], []
+    for steps in zip(*(rank["steps"] for rank in ranks), strict=True):
+        inside = [[left - entered for *_, entered, left in step["collectives"]] for step in steps]
+        transfer.append([min(times) for times in zip(*inside, strict=True)])
+        for rank, step in enumerate(steps):
+            duration, mine = step["end_us"] - step["start_us"], sum(inside[rank])
+            compute[rank].append(duration - mine)
+            wait[rank].append(mine - sum(transfer[-1]))
+    return {"compute_us": compute, "wait_us": wait, "transfer_us": transfer}
+    # END SOLUTION
+
+
+def link_line(points):
+    """Return (latency_us, bytes_per_s) of the straight line through [(payload_bytes, us), ...].
+
+    Of each payload size the median time counts, once: a late message must not bend the line. A line
+    that does not rise gives a rate of math.inf. ValueError, naming `sizes`, unless two differ.
+    """
+    # BEGIN SOLUTION (task 10)
+    of_size = {}
+    for size, us in points:
+        of_size.setdefault(size, []).append(us)
+    if len(of_size) < 2:
+        raise ValueError(f"points of {len(of_size)} different sizes; a line needs 2 sizes")
+    medians = [(size, statistics.median(times)) for size, times in of_size.items()]
+    mean_size, mean_us = (statistics.fmean(column) for column in zip(*medians, strict=True))
+    spread = sum((size - mean_size) ** 2 for size, _ in medians)
+    slope = sum((size - mean_size) * (us - mean_us) for size, us in medians) / spread
+    return mean_us - slope * mean_size, 1e6 / slope if slope > 0 else math.inf
+    # END SOLUTION
+
+
+def stage_times(microbatches):
+    """Return (busy_us of each stage, period_us) of a pipeline, medians over its microbatches.
+
+    microbatches: as in the evidence. A stage is busy from having its input to having computed; the
+    period is what passes between two results of the last stage, with one microbatch its busy time.
+    """
+    # BEGIN SOLUTION (task 11)
+    busy = [statistics.median(done - had for _, had, done, _ in stage) for stage in microbatches]
+    done = [row[2] for row in microbatches[-1]]
+    gaps = [later - earlier for earlier, later in zip(done, done[1:], strict=False)]
+    return busy, statistics.median(gaps) if gaps else busy[-1]
+    # END SOLUTION
+
+
+def diagnose(evidence):
+    """Say what is wrong with a run: {"cause", "where", "cost", "numbers"}.
+
+    "healthy"         nothing; cost 0.0
+    "disturbed"       the capture is worth nothing: others used (more than a tenth of) a core other
+                      than that of the one slow rank; cost 0.0
+    "slow-rank"       where = the rank. It computes longer than the others; cost: the part of the
+                      mean step that would be saved at the pace of the slowest of them
+    "busy-neighbour"  the same, and others use the slow rank's core
+    "slow-link"       where = "link". Each decode step's transfer takes longer than in the healthy
+                      run; cost: the part of the mean step that the healthy transfers would save
+    "unsteady-link"   where = "link". The typical transfer is healthy, the tail is not; likewise
+    "replicas"        engines of their own where one was planned; cost: the part of the weights in
+                      memory that is there twice
+    "copied-heads"    ranks hold the same KV heads; cost: the part of the cache that is copies
+    "starved"         fewer requests in flight than stages; cost: the part of the stages' time idle
+    "slow-stage"      where = the stage. It sets the period; cost: the part of lab 04's makespan
+                      that would be saved at the typical stage's pace
+    "no-overlap"      transfers are waited for, not hidden; cost: the part of the step waited for,
+                      less the healthy run's
+
+    where is None unless said. numbers: {name: number}, those that decided. What noise does:
+    a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or more; a
+    slow link's typical transfer takes twice the healthy one's or more, an unsteady one's worst
+    (99th percentile) three times.
+    """
+    # BEGIN SOLUTION (task 12)
+    if "spans" in evidence:
+        return _training(evidence)
+    if "microbatches" in evidence:
+        return _slow_stage(evidence)
+    return _start_up(evidence) or (_in_flight if "stages" in evidence else _tensor_parallel)(
+        evidence
+    )
+    # END SOLUTION
+
+
+# BEGIN SOLUTION (task 12)
+def _found(cause, where=None, cost=0.0, **numbers):
+    return {"cause": cause, "where": where, "cost": cost, "numbers": numbers}
+
+
+def _start_up(evidence):
+    plan, started = evidence["plan"], evidence["start_up"]
+    planned = plan["tp_size"] * plan["pp_size"]
+    if started[0]["world_size"] != planned:
+        engines = planned / started[0]["world_size"]
+        return _found("replicas", cost=1 - 1 / engines, engines=engines)
+    heads, held = plan["model"]["num_key_value_heads"], started[0]["kv_cache"]["kv_heads"]
+    copies = held * plan["tp_size"] / heads
+    if copies > 1:
+        return _found("copied-heads", cost=1 - 1 / copies, copies=copies)
+    return None
+
+
+def _tensor_parallel(evidence):
+    now, usual = decompose(evidence), decompose(evidence["healthy"])
+    compute = [statistics.median(times) for times in now["compute_us"]]
+    slowest = max(range(len(compute)), key=compute.__getitem__)
+    ratio = compute[slowest] / min(compute)
+    foreign = _foreign(evidence)
+    slow = ratio > 1.37
+    if any(share > 0.1 for core, share in enumerate(foreign) if not (slow and core == slowest)):
+        return _found("disturbed", foreign=max(foreign))
+    step = statistics.fmean(
+        step["end_us"] - step["start_us"] for step in evidence["ranks"][slowest]["steps"]
+    )
+    if slow:
+        mean = [statistics.fmean(times) for times in now["compute_us"]]
+        cause = "busy-neighbour" if foreign[slowest] > 0.1 else "slow-rank"
+        others = max(us for rank, us in enumerate(mean) if rank != slowest)
+        saved = (mean[slowest] - others) / step
+        return _found(cause, slowest, saved, compute_ratio=ratio, foreign=foreign[slowest])
+    typical, tail = _decode_transfer(evidence, now)
+    usual_typical, usual_tail = _decode_transfer(evidence["healthy"], usual)
+    cause = (
+        "slow-link" if typical > 1.6 * usual_typical
+        else "unsteady-link" if tail > 2.4 * usual_tail
+        else "healthy"
+    )  # fmt: skip
+    if cause == "healthy":
+        return _found(cause, compute_ratio=ratio, transfer_ratio=typical / usual_typical)
+    mine, theirs = (
+        statistics.fmean(sum(times) for times in parts["transfer_us"]) for parts in (now, usual)
+    )
+    latency_us, rate = link_line(_points(evidence, now))
+    return _found(
+        cause, "link", (mine - theirs) / step,
+        transfer_ratio=typical / usual_typical, tail_ratio=tail / usual_tail,
+        latency_us=latency_us, bytes_per_s=rate,
+    )  # fmt: skip
+
+
+def _foreign(evidence):
+    """Mean share of each core that somebody else used."""
+    rows = zip(evidence["processor"]["ranks"], evidence["processor"]["cores"], strict=True)
+    beyond = [[max(0, c - r) for r, c in zip(*row, strict=True)] for row in rows]
+    return [statistics.fmean(column) for column in zip(*beyond, strict=True)]
+
+
+def _decode_transfer(evidence, parts):
+    """Transfer per decode step: (median, 99th percentile). A prefill's payload is another one."""
+    steps = evidence["ranks"][0]["steps"]
+    decode = sorted(
+        sum(times)
+        for step, times in zip(steps, parts["transfer_us"], strict=True)
+        if step["tokens"] == step["requests"]
+    )
+    return statistics.median(decode), decode[int(0.99 * len(decode))]
+
+
+def _points(evidence, parts):
+    return [
+        (payload, us)
+        for step, times in zip(evidence["ranks"][0]["steps"], parts["transfer_us"], strict=True)
+        for (operation, payload, *_), us in zip(step["collectives"], times, strict=True)
+        if operation == "all_reduce"
+    ]
+
+
+def _in_flight(evidence):
+    """By Little's law: requests in flight are the time all of them spent here over the window."""
+    spent = [request["token_us"][-1] - request["arrived_us"] for request in evidence["requests"]]
+    window = max(request["token_us"][-1] for request in evidence["requests"]) - min(
+        request["arrived_us"] for request in evidence["requests"]
+    )
+    in_flight, stages = sum(spent) / window, evidence["plan"]["pp_size"]
+    if in_flight > stages - 0.5:
+        return _found("healthy", in_flight=in_flight)
+    return _found("starved", cost=1 - in_flight / stages, in_flight=in_flight)
+
+
+def _slow_stage(evidence):
+    busy, period = stage_times(evidence["microbatches"])
+    m, typical = len(evidence["microbatches"][0]), statistics.median_low(busy)
+    slowest = max(range(len(busy)), key=busy.__getitem__)
+    ratio = busy[slowest] / typical
+    if ratio < 1.37:
+        return _found("healthy", busy_ratio=ratio, period_us=period)
+    with_it = sum(busy) + (m - 1) * busy[slowest]
+    without = sum(min(us, typical) for us in busy) + (m - 1) * typical
+    cost = 1 - without / with_it
+    return _found("slow-stage", slowest, cost, busy_ratio=ratio, period_us=period)
+
+
+def _training(evidence):
+    now, usual = _waited(evidence["spans"]), _waited(evidence["healthy"]["spans"])
+    if now < usual + 0.1:
+        return _found("healthy", waited=now)
+    return _found("no-overlap", cost=now - usual, waited=now, usually_waited=usual)
+
+
+def _waited(spans):
+    """The share of the step that the ranks' main threads were blocked by communication."""
+    waits = sum(ended - began for rank in spans for lane, _, began, ended in rank if lane == "wait")
+    steps = sum(max(span[3] for span in rank) - min(span[2] for span in rank) for rank in spans)
+    return waits / steps
+
+
+# END SOLUTION

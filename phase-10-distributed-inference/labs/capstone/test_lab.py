@@ -9,10 +9,12 @@ import math
 import random
 from collections import deque
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from labkit.expect import expect_close, expect_equal, expect_error
+from labkit.loading import load_module
 
 pytestmark = pytest.mark.keeps_arguments
 
@@ -431,3 +433,253 @@ def test_regret__is_what_the_choice_costs(lab):
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------
+
+EVIDENCE = Path(__file__).with_name("evidence")
+runs = load_module(EVIDENCE / "simulate.py")
+recordings = load_module(EVIDENCE / "recordings.py")
+
+
+def links(num_ranks, draw):
+    return {
+        "num_ranks": num_ranks,
+        "link": draw.choice([(40, 2000), (270, 100), (20, 9000)]),
+        "num_layers": draw.choice([3, 6]),
+    }
+
+
+@pytest.mark.points(5)
+def test_decompose__waiting_ends_with_the_last_rank(lab):
+    """Who comes early waits for the last one; only what follows is transfer."""
+    draw = random.Random(90)
+    for seed in range(4):
+        num_ranks = draw.choice([2, 3, 4])
+        slow = draw.randrange(num_ranks)
+        evidence, _ = runs.tensor_parallel(
+            seed, slow=slow, strength=2.0, num_steps=6, **links(num_ranks, draw)
+        )
+        expected = {"compute_us": [[] for _ in range(num_ranks)], "transfer_us": []}
+        expected["wait_us"] = [[] for _ in range(num_ranks)]
+        for number in range(6):  # on one clock, which the simulator has and the evidence has not
+            steps = [rank["steps"][number] for rank in evidence["ranks"]]
+            last = [max(call[2] for call in calls) for calls in columns(steps)]
+            ends = [calls[0][3] for calls in columns(steps)]
+            expected["transfer_us"].append([e - b for b, e in zip(last, ends, strict=True)])
+            for rank, step in enumerate(steps):
+                came = [call[2] for call in step["collectives"]]
+                waited = sum(b - a for a, b in zip(came, last, strict=True))
+                left = [0, *ends[:-1]]
+                computed = sum(a - b for a, b in zip(came, left, strict=True))
+                tail = step["end_us"] - step["start_us"] - ends[-1]
+                expected["compute_us"][rank].append(computed + tail)
+                expected["wait_us"][rank].append(waited)
+        expect_equal(
+            lab.decompose(evidence), expected, idea="the shortest stay is the transfer, for all"
+        )
+
+
+def columns(steps):
+    return list(zip(*(step["collectives"] for step in steps), strict=True))
+
+
+@pytest.mark.points(3)
+def test_decompose__needs_no_common_clock(lab):
+    """Moving one rank's clock, or one rank's step, changes nothing; the parts add up."""
+    evidence, _ = runs.tensor_parallel(91, slow=1, strength=1.8, num_steps=5)
+    moved = {"ranks": [{"steps": []}, evidence["ranks"][1]]}
+    for step in evidence["ranks"][0]["steps"]:
+        later = [[what, size, a + 77, b + 77] for what, size, a, b in step["collectives"]]
+        times = {"start_us": step["start_us"] - 40, "end_us": step["end_us"] - 40}
+        moved["ranks"][0]["steps"].append(step | times | {"collectives": later})
+    parts, again = lab.decompose(evidence), lab.decompose(evidence | moved)
+    expect_equal(again, parts, idea="durations, never differences between two ranks' clocks")
+    for rank, steps in enumerate(evidence["ranks"]):
+        for number, step in enumerate(steps["steps"]):
+            whole = parts["compute_us"][rank][number] + parts["wait_us"][rank][number]
+            whole += sum(parts["transfer_us"][number])
+            expect_close(
+                whole, step["end_us"] - step["start_us"], atol=1e-6, idea="nothing is lost"
+            )
+
+
+@pytest.mark.points(3)
+def test_link_line__is_the_line_through_the_medians(lab):
+    """A few late messages leave latency and rate where they were."""
+    draw = random.Random(92)
+    for _ in range(8):
+        latency, rate = draw.uniform(5, 400), draw.choice([6.25, 125.0, 3000.0])
+        points = []
+        for size in draw.sample(range(1024, 200_000, 1024), draw.randint(2, 6)):
+            for n in range(9):  # two of nine are late
+                points.append((size, (latency + size / rate) * (40 if n < 2 else 1)))
+        draw.shuffle(points)
+        got = lab.link_line(points)
+        expect_close(got[0], latency, atol=1e-6 * (latency + 200_000 / rate), part="[0]")
+        expect_close(got[1], 1e6 * rate, atol=1e-6 * 1e6 * rate, part="[1]")
+
+
+@pytest.mark.points(2)
+def test_link_line__flat_or_too_few(lab):
+    """Times that do not grow with the size give no finite rate; one size gives no line."""
+    got = lab.link_line([(1000, 50.0), (2000, 50.0), (9000, 50.0)])
+    expect_equal(got[1], math.inf, part="[1]", idea="a flat line has no slope to divide by")
+    expect_error(ValueError, lab.link_line, [(1000, 50.0), (1000, 60.0)], mentions=["sizes"])
+
+
+@pytest.mark.points(4)
+def test_stage_times__are_the_medians_of_busy_time_and_pace(lab):
+    """The slow stage is busy longest, and the last stage's results come at its pace."""
+    draw = random.Random(93)
+    for seed in range(12):
+        num_stages, count = draw.randint(2, 6), draw.choice([1, 2, 5, 12])
+        evidence, _ = runs.microbatches(
+            seed,
+            num_stages=num_stages,
+            count=count,
+            slow=draw.randrange(num_stages),
+            strength=draw.uniform(1, 3),
+        )
+        rows = evidence["microbatches"]
+        busy = [middle([row[2] - row[1] for row in stage]) for stage in rows]
+        last = rows[-1]
+        pace = [last[n][2] - last[n - 1][2] for n in range(1, count)]
+        period = middle(pace) if pace else last[0][2] - last[0][1]
+        got = lab.stage_times(rows)
+        expect_close(got[1], period, atol=1e-9, part="[1]")
+        for stage, us in enumerate(busy):
+            expect_close(got[0][stage], us, atol=1e-9, part=f"[0][{stage}]")
+
+
+def middle(values):
+    """The median, by taking away the extremes."""
+    left = sorted(values)
+    while len(left) > 2:
+        left = left[1:-1]
+    return sum(left) / len(left)
+
+
+def expect_diagnosis(lab, evidence, truth, tolerance=0.08, idea=""):
+    """Cause, place, and a cost within `tolerance`: in 900 runs noise moved it by 0.06 at most."""
+    found = lab.diagnose(evidence)
+    expect_equal(sorted(found), ["cause", "cost", "numbers", "where"], part="'s keys")
+    expect_equal(found["cause"], truth["cause"], part="['cause']", idea=idea)
+    expect_equal(found["where"], truth["where"], part="['where']", idea=idea)
+    if truth["cost"] is not None:
+        expect_close(found["cost"], truth["cost"], atol=tolerance, part="['cost']", idea=idea)
+    assert found["numbers"], "['numbers'] is empty; name what decided"
+    for name, value in found["numbers"].items():
+        assert value == value, f"['numbers'][{name!r}] is {value!r}; a number should be there"
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for("test_decompose__waiting_ends_with_the_last_rank")
+def test_diagnose__a_slow_rank_is_who_the_others_wait_for(lab):
+    """A rank is slow that computes longer, not one that waits, spins or often comes last"""
+    draw = random.Random(94)
+    expect_diagnosis(lab, *runs.tensor_parallel(94))
+    for seed in range(8):
+        num_ranks = draw.choice([2, 3, 4])
+        slow, strength = seed % num_ranks, draw.uniform(1.8, 4)
+        foreign = {slow: 1 - 1 / strength} if seed % 2 else {}
+        cause = "busy-neighbour" if foreign else "slow-rank"
+        run = runs.tensor_parallel(
+            seed, slow=slow, strength=strength, foreign=foreign, cause=cause,
+            **links(num_ranks, draw)
+        )  # fmt: skip
+        expect_diagnosis(lab, *run, idea="compare what each rank computes, without its waiting")
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for(
+    "test_decompose__waiting_ends_with_the_last_rank",
+    "test_link_line__is_the_line_through_the_medians",
+)
+def test_diagnose__a_link_is_slow_or_unsteady(lab):
+    """Slow moves the typical decode step's transfer, unsteady only the worst."""
+    draw = random.Random(95)
+    for seed in range(8):
+        num_ranks, factors = draw.choice([2, 3, 4]), [draw.uniform(2.5, 9), draw.uniform(2.5, 9)]
+        fault = {"cause": "slow-link"}
+        if seed % 2:
+            factors = [draw.uniform(6, 15), draw.uniform(6, 15)]
+            fault = {"cause": "unsteady-link", "bad_steps": draw.uniform(0.06, 0.2)}
+        run = runs.tensor_parallel(
+            seed, latency_factor=factors[0], rate_factor=factors[1], **fault,
+            **links(num_ranks, draw),
+        )  # fmt: skip
+        expect_diagnosis(lab, *run, idea="decode steps only: a prefill's payload is another one")
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for("test_decompose__waiting_ends_with_the_last_rank")
+def test_diagnose__healthy_or_worth_nothing(lab):
+    """Noise is no fault; and a capture in which others used the machine is no evidence."""
+    draw = random.Random(96)
+    for seed in range(8):
+        num_ranks = draw.choice([2, 3, 4])
+        slow = draw.randrange(num_ranks)
+        other, fault = (slow + 1) % num_ranks, {}
+        if seed % 4 == 1:
+            fault = {"foreign": {other: draw.uniform(0.2, 0.6)}}
+        if seed % 4 == 3:
+            share = draw.uniform(0.2, 0.5)
+            fault = {"foreign": {other: share, slow: share}, "slow": slow, "strength": 1.8}
+        cause = "disturbed" if fault else "healthy"
+        run = runs.tensor_parallel(seed, cause=cause, **fault, **links(num_ranks, draw))
+        expect_diagnosis(lab, *run, idea="busy cores less what the ranks used is somebody else's")
+
+
+@pytest.mark.points(4)
+def test_diagnose__the_start_up_tells(lab):
+    """Engines of their own, and KV heads held twice, show in no timing: the start-up says them."""
+    draw = random.Random(97)
+    for seed in range(10):
+        tp_size = draw.choice([2, 4, 8])
+        fewer = draw.choice([size for size in (1, 2, 4) if size < tp_size])
+        kinds = [(fewer, 8), (tp_size, fewer), (tp_size, draw.choice([8, 16]))]
+        world_size, kv_heads = kinds[seed % 3]
+        run = runs.started(seed, tp_size=tp_size, world_size=world_size, num_kv_heads=kv_heads)
+        expect_diagnosis(lab, *run, tolerance=1e-9, idea="hold the start-up against the plan")
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_stage_times__are_the_medians_of_busy_time_and_pace")
+def test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage(lab):
+    """Too few requests leave stages idle; more microbatches do not mend a slow stage."""
+    draw = random.Random(98)
+    for seed in range(12):
+        num_stages = draw.randint(2, 6)
+        count = draw.randint(1, num_stages - 1) if seed % 3 else num_stages + draw.randint(0, 6)
+        run = runs.in_flight(seed, num_stages=num_stages, num_requests=count)
+        expect_diagnosis(lab, *run, tolerance=0.1, idea="requests in flight against stages")
+        slow = draw.randrange(num_stages + 1) if seed % 3 else None
+        run = runs.microbatches(
+            seed, num_stages=num_stages + 1, count=draw.randint(2, 20), slow=slow,
+            strength=draw.uniform(1.6, 3),
+        )  # fmt: skip
+        expect_diagnosis(lab, *run, idea="busy time per microbatch, stage by stage")
+
+
+@pytest.mark.points(1)
+def test_diagnose__an_overlap_that_is_lost(lab):
+    """A training step that waits for its transfers again."""
+    for seed in range(6):
+        run = runs.training(seed, num_ranks=2 + seed % 2, overlapped=bool(seed % 2))
+        expect_diagnosis(lab, *run, tolerance=0.02, idea="waiting against the healthy run's")
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for(
+    "test_decompose__waiting_ends_with_the_last_rank",
+    "test_link_line__is_the_line_through_the_medians",
+    "test_stage_times__are_the_medians_of_busy_time_and_pace",
+)
+@pytest.mark.parametrize("number", sorted(recordings.answers()))
+def test_diagnose__the_recorded_incidents(lab, number):
+    """Each recorded run, every repeat: the cause, and where it sits."""
+    answer = recordings.answers()[number]
+    count = recordings.repeats(number)
+    assert count, f"incident {number} has no recording"
+    for repeat in range(count):
+        evidence = recordings.load(number, repeat)
+        truth = {"cause": answer["cause"], "where": answer["where"], "cost": None}
+        expect_diagnosis(lab, evidence, truth, idea=f"incident {number}, repeat {repeat}")

@@ -132,20 +132,24 @@ def run_engine(
     return json.loads((folder / "engine.json").read_text())
 
 
-@lru_cache(maxsize=4)
 def measure(*tp_sizes, kv_heads=4):
     """What `run_ranks` reports for each tp_size, with config and logs; kept in memory.
 
     All sizes start at once where the memory allows, else one after the other.
     """
-    config = tiny_llama(num_key_value_heads=kv_heads)
     if len(tp_sizes) > 1 and not _room_for(sum(tp_sizes)):
-        return [measure(tp_size, kv_heads=kv_heads)[0] for tp_size in tp_sizes]
+        return [_measure((tp_size,), kv_heads)[0] for tp_size in tp_sizes]
+    return _measure(tp_sizes, kv_heads)
+
+
+@lru_cache(maxsize=4)
+def _measure(tp_sizes, kv_heads):
+    config = tiny_llama(num_key_value_heads=kv_heads)
     folder = tempfile.mkdtemp(prefix="two-way-")
     try:
         runs = run_ranks(config, *tp_sizes, folder=folder)
-        logs = iter([Path(folder, f"rank-{n}.log").read_text(errors="replace")
-                     for n in range(sum(tp_sizes))])  # fmt: skip
+        paths = [Path(folder, f"rank-{process}.log") for process in range(sum(tp_sizes))]
+        logs = iter([path.read_text(errors="replace") for path in paths])
         return [
             {"config": config, "reports": reports, "logs": [next(logs) for _ in reports]}
             for reports in runs

@@ -1,0 +1,1 @@
+"""Given: how recorded evidence is read, and how variants of it are simulated."""

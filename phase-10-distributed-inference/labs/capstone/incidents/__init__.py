@@ -1,0 +1,1 @@
+"""Recorded runs with one thing wrong each, and the programs that record and replay them."""

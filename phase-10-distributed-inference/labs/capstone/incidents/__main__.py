@@ -1,0 +1,114 @@
+"""Record the capstone's incidents, or replay one live beside its recording.
+
+    python -m incidents record [GROUP...] [--repeats 2]    (in this folder, on a quiet machine)
+    python -m incidents replay slow-rank
+    python -m incidents list
+
+Linux with two cores, vLLM (make vllm) and Torch (make torch); quotas and cables need root.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from evidence.recordings import FOLDER, load, name_of
+
+from incidents import faults, tp
+from incidents.cases import CASES, GROUPS, NEIGHBOURS, group_of, make
+from incidents.lab02 import record as lab02_record
+from incidents.lab02 import run
+from labkit.loading import load_chosen
+from labkit.provenance import provenance
+
+PROVENANCE = FOLDER / "provenance.json"
+
+
+def record(groups, repeats, first=False):
+    for group in groups:
+        for name, runs in make(group, GROUPS[group], repeats).items():
+            kept = [evidence for evidence in runs if _worth_keeping(name, evidence)]
+            if not kept:
+                continue  # what was recorded before stays
+            for old in FOLDER.glob(name_of(CASES[name][0], "*")):
+                old.unlink()
+            for repeat, evidence in enumerate(kept):
+                path = FOLDER / name_of(CASES[name][0], repeat)
+                text = json.dumps(evidence, separators=(",", ":"))
+                path.write_text(text + "\n", encoding="utf-8")
+        _sign(group, first)
+        print(f"{group}: {', '.join(GROUPS[group])}")
+
+
+def _worth_keeping(name, evidence):
+    """Others used less than a tenth of every core, but where that is the incident."""
+    used = tp.used_by_others(evidence)
+    for core, share in enumerate(used):
+        if share > 0.1 and core not in NEIGHBOURS.get(name, ()):
+            print(f"{name}: not kept; others used {share:.2f} of core {core}. Try again.")
+            return False
+    return True
+
+
+def _sign(group, first):
+    """Each group has an entry of its own: they are recorded apart."""
+    numbers = [CASES[name][0] for name in GROUPS[group]]
+    files = sorted(path.name for number in numbers for path in FOLDER.glob(name_of(number, "*")))
+    signed = json.loads(PROVENANCE.read_text()) if PROVENANCE.exists() else {}
+    versions = lab02_record.versions(run.python())
+    command = f"python -m incidents record {group}{' --first' * first}"
+    signed[group] = provenance(command, FOLDER, files, vllm_environment=versions)
+    PROVENANCE.write_text(json.dumps(signed, indent=1, sort_keys=True) + "\n")
+    answers = {
+        str(number): {"cause": cause, "where": where, "healthy": healthy}
+        for number, cause, where, healthy in CASES.values()
+        if (FOLDER / name_of(number, 0)).exists()
+    }
+    (FOLDER / "answers.json").write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
+
+
+def replay(name):
+    """Run one incident now, with the healthy run of its plan, and print both diagnoses."""
+    lab, number = load_chosen(Path(__file__).parent.parent), CASES[name][0]
+    group, healthy = group_of(name), CASES[name][3]
+    reference = [other for other in GROUPS[group] if CASES[other][0] == healthy]
+    now = make(group, tuple(dict.fromkeys([*reference, name])), 1)
+    beside = now[reference[0]][0] if reference else load(number)["healthy"]
+    live = now[name][0] | {"healthy": beside}
+    for title, evidence in (("recorded", load(number)), ("live", live)):
+        print(title)
+        for key, value in lab.diagnose(evidence).items():
+            print(f"  {key:10}{value}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m incidents", description=__doc__.split("\n")[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    of_record = verbs.add_parser("record", help="make the recordings again")
+    of_record.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
+    of_record.add_argument("--repeats", type=int, default=2, metavar="N")
+    of_record.add_argument(
+        "--first", action="store_true", help="before everybody else's processes (root, cgroup v1)"
+    )
+    of_replay = verbs.add_parser("replay", help="one of them live, beside its recording")
+    of_replay.add_argument("name", metavar="NAME", choices=CASES, help=", ".join(CASES))
+    verbs.add_parser("list", help="the names")
+    chosen = parser.parse_args()
+    try:
+        if chosen.verb == "record":
+            unknown = [group for group in chosen.groups if group not in GROUPS]
+            if unknown:
+                parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+            with faults.first_on_the_machine() if chosen.first else contextlib.nullcontext():
+                record(chosen.groups or list(GROUPS), chosen.repeats, chosen.first)
+        elif chosen.verb == "replay":
+            replay(chosen.name)
+        else:
+            print("\n".join(CASES))
+    except (run.LiveError, OSError) as error:
+        sys.exit(f"incidents: {error}")
+
+
+if __name__ == "__main__":
+    main()

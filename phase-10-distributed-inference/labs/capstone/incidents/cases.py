@@ -1,0 +1,84 @@
+"""The incidents: how each is made, and the number under which its recordings are kept.
+
+The numbers say nothing, so that the file's name is no answer; recordings/answers.json is one.
+"""
+
+import tempfile
+
+from incidents import faults, overlap, pp, stages, tp
+
+SLOW_STAGE = (0.05, 0.05, 0.1, 0.05)
+
+# name: (number, cause, where, number of the healthy run of the same plan)
+CASES = {
+    "healthy": (4, "healthy", None, 4),
+    "slow-rank": (9, "slow-rank", 1, 4),
+    "busy-neighbour": (2, "busy-neighbour", 1, 4),
+    "disturbed": (13, "disturbed", None, 4),
+    "two-hosts": (7, "healthy", None, 7),
+    "slow-link": (11, "slow-link", "link", 7),
+    "unsteady-link": (1, "unsteady-link", "link", 7),
+    "two-hosts-slow-rank": (16, "slow-rank", 1, 7),
+    "two-replicas": (6, "replicas", None, 4),
+    "copied-heads": (14, "copied-heads", None, 4),
+    "one-in-flight": (3, "starved", None, 8),
+    "two-in-flight": (15, "healthy", None, 8),
+    "four-in-flight": (10, "healthy", None, 8),
+    "eight-in-flight": (8, "healthy", None, 8),
+    "even-stages": (12, "healthy", None, 12),
+    "slow-stage": (5, "slow-stage", 2, 12),
+    "overlap": (18, "healthy", None, 18),
+    "overlap-lost": (17, "no-overlap", None, 18),
+}
+# Cases of one group are made by one start of the same processes.
+GROUPS = {
+    "one-host": ("healthy", "slow-rank", "busy-neighbour", "disturbed"),
+    "two-hosts": ("two-hosts", "slow-link", "unsteady-link", "two-hosts-slow-rank"),
+    "replicas": ("two-replicas",),
+    "heads": ("copied-heads",),
+    "pipeline": ("one-in-flight", "two-in-flight", "four-in-flight", "eight-in-flight"),
+    "stages": ("even-stages", "slow-stage"),
+    "training": ("overlap", "overlap-lost"),
+}
+NEIGHBOURS = {"busy-neighbour": (1,), "disturbed": (0, 1)}  # cores that others use on purpose
+FAULTS = {
+    "slow-rank": faults.quota(1, 0.5),
+    "two-hosts-slow-rank": faults.quota(1, 0.5),
+    "busy-neighbour": faults.neighbours(*NEIGHBOURS["busy-neighbour"]),
+    "disturbed": faults.neighbours(*NEIGHBOURS["disturbed"]),
+    "slow-link": faults.slow_link("50mbit"),
+    "unsteady-link": faults.unsteady_link("20mbit", bad_s=0.1, every_s=0.6),
+}
+
+
+def group_of(name):
+    return next(group for group, names in GROUPS.items() if name in names)
+
+
+def make(group, names, repeats):
+    """{name: [evidence of each repeat]}; repeats of a group's cases take turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        if group == "pipeline":
+            found = pp.record(folder, repeats)
+            return {name: found[1 << GROUPS[group].index(name)] for name in names}
+        if group == "training":
+            modes = {"overlap": "overlap", "overlap-lost": "sequential"}
+            captures = overlap.CAPTURES[:repeats]
+            return {name: [overlap.evidence(c, modes[name]) for c in captures] for name in names}
+        order = [name for _ in range(repeats) for name in names]
+        if group == "stages":
+            of = {"even-stages": stages.STAGE_S, "slow-stage": SLOW_STAGE}
+            counts = [(16, 4, 8)[n // len(names) % 3] for n in range(len(order))]
+            made = stages.record([(of[name], m) for name, m in zip(order, counts, strict=True)])
+        else:
+            made = tp.record(
+                [FAULTS.get(name, faults.nothing) for name in order],
+                folder,
+                tp_sizes=(1, 1) if group == "replicas" else (2,),
+                cable=group == "two-hosts",
+                num_kv_heads=1 if group == "heads" else 4,
+            )
+        return {
+            name: [evidence for which, evidence in zip(order, made, strict=True) if which == name]
+            for name in names
+        }
