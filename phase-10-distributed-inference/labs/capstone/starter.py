@@ -1,13 +1,15 @@
-# capstone starter: write where NotImplementedError stands. [50ecb69c8ff5]
+# capstone starter: write where NotImplementedError stands. [0738252145ab]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
+Part B  diagnose: what is wrong with a run, where, and what it costs, from recorded evidence.
 
 Bytes are bytes, times seconds, rates per second; a GPU "of 80 GB" is whatever its driver reports.
 The planner (planner/, place.py) calls these functions, and yours of labs 01 to 04.
 """
 
 import math
+import statistics
 
 # --- Part A: place a model ----------------------------------------------------------------------
 
@@ -197,3 +199,91 @@ def regret(predicted, measured):
 
 
 # --- Part B: debug the classics -----------------------------------------------------------------
+
+# What an engineer has in hand is a dict, `evidence`. Times are microseconds ("_us").
+#
+# plan        tp_size, pp_size, hosts, model (its config.json)
+# start_up    per process: rank, world_size, parameters_bytes, kv_cache {kv_heads, blocks, ...}
+# ranks       tensor parallel: [{"steps": [{"start_us", "end_us", "requests", "tokens",
+#             "collectives": [[operation, payload_bytes, entered_us, left_us], ...]}]}], one entry
+#             per rank; collectives in the order made, their times from the start of the step. The
+#             clocks of two ranks do not agree.
+# requests    [{"arrived_us", "token_us": [...]}]: when a request came, and when each of its tokens
+# processor   {"ranks": [[share of a core, per rank], ...], "cores": [[share busy, per core], ...]},
+#             a row per sample; rank r runs on core r. A rank that waits spins.
+# stages      vLLM's pipeline, per stage: [["execute" or "receive", began_us, ended_us], ...]
+# microbatches  a pipeline of lab 04, per stage: [[asked, received, computed, handed on], ...]
+# spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
+# healthy     evidence of a healthy run of the same plan
+#
+# A capture holds what applies: only start_up, requests and log are there for every engine.
+
+
+def decompose(evidence):
+    """Split each step of tensor-parallel ranks into computing, waiting, and transfer.
+
+    Returns {"compute_us": [rank][step], "wait_us": [rank][step],
+    "transfer_us": [step][collective]}, lists of lists of numbers. For each rank and step, compute +
+    wait + the step's transfers are the step's duration. A collective ends for nobody before its
+    last rank has come.
+    """
+    raise NotImplementedError(
+        "capstone · decompose is yours to write (about 10 lines). "
+        "Chapter: README.md, task 9"
+    )
+
+
+def link_line(points):
+    """Return (latency_us, bytes_per_s) of the straight line through [(payload_bytes, us), ...].
+
+    Of each payload size the median time counts, once: a late message must not bend the line. A line
+    that does not rise gives a rate of math.inf. ValueError, naming `sizes`, unless two differ.
+    """
+    raise NotImplementedError(
+        "capstone · link_line is yours to write (about 10 lines). "
+        "Chapter: README.md, task 10"
+    )
+
+
+def stage_times(microbatches):
+    """Return (busy_us of each stage, period_us) of a pipeline, medians over its microbatches.
+
+    microbatches: as in the evidence. A stage is busy from having its input to having computed; the
+    period is what passes between two results of the last stage, with one microbatch its busy time.
+    """
+    raise NotImplementedError(
+        "capstone · stage_times is yours to write (about 4 lines). "
+        "Chapter: README.md, task 11"
+    )
+
+
+def diagnose(evidence):
+    """Say what is wrong with a run: {"cause", "where", "cost", "numbers"}.
+
+    "healthy"         nothing; cost 0.0
+    "disturbed"       the capture is worth nothing: others used (more than a tenth of) a core other
+                      than that of the one slow rank; cost 0.0
+    "slow-rank"       where = the rank. It computes longer than the others; cost: the part of the
+                      mean step that would be saved at the pace of the slowest of them
+    "busy-neighbour"  the same, and others use the slow rank's core
+    "slow-link"       where = "link". Each decode step's transfer takes longer than in the healthy
+                      run; cost: the part of the mean step that the healthy transfers would save
+    "unsteady-link"   where = "link". The typical transfer is healthy, the tail is not; likewise
+    "replicas"        engines of their own where one was planned; cost: the part of the weights in
+                      memory that is there twice
+    "copied-heads"    ranks hold the same KV heads; cost: the part of the cache that is copies
+    "starved"         fewer requests in flight than stages; cost: the part of the stages' time idle
+    "slow-stage"      where = the stage. It sets the period; cost: the part of lab 04's makespan
+                      that would be saved at the typical stage's pace
+    "no-overlap"      transfers are waited for, not hidden; cost: the part of the step waited for,
+                      less the healthy run's
+
+    where is None unless said. numbers: {name: number}, those that decided. What noise does:
+    a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or more; a
+    slow link's typical transfer takes twice the healthy one's or more, an unsteady one's worst
+    (99th percentile) three times.
+    """
+    raise NotImplementedError(
+        "capstone · diagnose is yours to write (about 7 lines). "
+        "Chapter: README.md, task 12"
+    )

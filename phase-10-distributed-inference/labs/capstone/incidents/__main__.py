@@ -27,18 +27,21 @@ PROVENANCE = FOLDER / "provenance.json"
 
 def record(groups, repeats, first=False):
     for group in groups:
+        kept_any = False
         for name, runs in make(group, GROUPS[group], repeats).items():
             kept = [evidence for evidence in runs if _worth_keeping(name, evidence)]
             if not kept:
                 continue  # what was recorded before stays
+            kept_any = True
             for old in FOLDER.glob(name_of(CASES[name][0], "*")):
                 old.unlink()
             for repeat, evidence in enumerate(kept):
                 path = FOLDER / name_of(CASES[name][0], repeat)
                 text = json.dumps(evidence, separators=(",", ":"))
                 path.write_text(text + "\n", encoding="utf-8")
-        _sign(group, first)
-        print(f"{group}: {', '.join(GROUPS[group])}")
+            print(f"{name}: {len(kept)} recorded")
+        if kept_any:
+            _sign(group, first)
 
 
 def _worth_keeping(name, evidence):

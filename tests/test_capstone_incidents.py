@@ -1,0 +1,71 @@
+"""The capstone's recordings are whole, small and say nothing of the cause; faults leave nothing."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labkit.loading import find_labs
+
+CAPSTONE = next(lab for lab in find_labs() if lab.name == "capstone")
+FOLDER = CAPSTONE.path / "incidents" / "recordings"
+CAPTURES = sorted(FOLDER.glob("incident-*.json"))
+sys.path.append(str(CAPSTONE.path))
+from incidents import cases, faults, tp  # noqa: E402
+
+
+def test_every_recording_is_signed_as_it_stands():
+    signed = {}
+    for group, entry in json.loads((FOLDER / "provenance.json").read_text()).items():
+        assert entry["command"].startswith(f"python -m incidents record {group}")
+        signed |= entry["sha256"]
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in CAPTURES}
+    assert found and signed == found
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_a_recording_is_small_and_names_no_cause(path):
+    text = path.read_text()
+    assert len(text) <= 200_000
+    causes = {cause for _, cause, *_ in cases.CASES.values()} - {"healthy"}
+    assert not [word for word in (*causes, str(CAPSTONE.path.parents[2])) if word in text]
+
+
+def test_numbers_of_cases_are_their_own_and_lead_to_a_healthy_run():
+    numbers = [number for number, *_ in cases.CASES.values()]
+    assert len(set(numbers)) == len(numbers)
+    causes = {number: cause for number, cause, *_ in cases.CASES.values()}
+    assert {causes[healthy] for *_, healthy in cases.CASES.values()} == {"healthy"}
+    assert sorted(name for names in cases.GROUPS.values() for name in names) == sorted(cases.CASES)
+
+
+def test_what_others_used_is_what_no_rank_did():
+    watched = {"ranks": [[0.5, 0.9], [0.7, 1.0]], "cores": [[0.9, 0.9], [0.9, 0.95]]}
+    assert tp.used_by_others({"processor": watched}) == pytest.approx([0.3, 0.0])
+    assert tp.used_by_others({"plan": {}}) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not run here: quotas need root")
+def test_a_quota_slows_its_process_and_leaves_nothing():
+    spin = [sys.executable, "-c", "while True: pass"]
+    before = set(faults.CGROUPS.rglob("incident-*"))
+    process = subprocess.Popen(spin)
+    try:
+        with faults.quota(0, 0.2)([process.pid], None):
+            groups = set(faults.CGROUPS.rglob("incident-*")) - before
+            (group,) = {path for path in groups if path.is_dir()}
+            assert str(process.pid) in (group / "cgroup.procs").read_text().split()
+        assert not group.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_neighbours_end_with_the_fault():
+    with faults.neighbours(0)([], None):
+        found = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "while True"], check=False)
+        assert found.returncode == 0
+    assert subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "while True"]).returncode == 1
