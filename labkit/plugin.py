@@ -63,8 +63,9 @@ def pytest_cmdline_main(config):
     wanted = config.getoption("hint")
     if wanted is None:
         return None
-    state = config.stash[STATE]
-    labs = [lab for lab in state.by_folder.values() if str(lab.path) in config.args]
+    labs = find_labs(config.rootpath)  # pytest_configure has not run yet
+    named = [_resolve(arg, config.invocation_params.dir, labs) for arg in config.args]
+    labs = [lab for lab in labs if str(lab.path) in named]
     if len(labs) != 1:
         raise pytest.UsageError("--hint needs one lab: pytest lab-01 --hint row_parallel")
     try:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from labkit.loading import find_labs, load_module
+from labkit.loading import ROOT, find_labs, load_module
 from labkit.tasks import hints_of, tasks_of
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
@@ -349,3 +349,9 @@ def test_a_starter_that_cannot_be_imported_is_one_sentence(tmp_path, text, said)
     )
     assert run.returncode == 2 and run.stdout == "" and said in run.stderr
     assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
+
+
+def test_hints_are_asked_for_by_function_and_level():
+    command = [sys.executable, "-m", "pytest", "lab-02", "--hint", "treatment=2"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0 and run.stdout.startswith("treatment, sketch: Name the dimensions")
