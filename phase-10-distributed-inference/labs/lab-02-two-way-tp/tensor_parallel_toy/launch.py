@@ -45,7 +45,8 @@ def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefi
 
 
 def _environment(rank, num_ranks, folder):
-    env = dict(
+    threads = str(max(1, os.cpu_count() // num_ranks))
+    return dict(
         os.environ,
         RANK=str(rank),
         WORLD_SIZE=str(num_ranks),
@@ -53,9 +54,8 @@ def _environment(rank, num_ranks, folder):
         PYTHONPATH=os.pathsep.join([str(LAB), *[p for p in sys.path if p]]),
         TOY_STORE=os.path.join(folder, "store"),
         TOY_RESULT=os.path.join(folder, f"result-{rank}.json"),
+        OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", threads),
     )
-    env.setdefault("OMP_NUM_THREADS", str(max(1, os.cpu_count() // num_ranks)))
-    return env
 
 
 def as_rank(work):
@@ -69,7 +69,6 @@ def in_torchrun():
 
 def run_rank(target, options, timeout_s):
     """This process as one rank: join, call, leave. Any failure is one sentence and status 1."""
-    rank = os.environ["RANK"]
     try:
         module, function = target.split(":")
         function = getattr(importlib.import_module(module), function)
@@ -82,7 +81,8 @@ def run_rank(target, options, timeout_s):
     except Exception as error:
         if os.environ.get("TOY_TRACEBACK"):
             traceback.print_exc()
-        print(f"rank {rank}: {explain(error, timeout_s)}", file=sys.stderr, flush=True)
+        told = f"rank {os.environ['RANK']}: {explain(error, timeout_s)}"
+        print(told, file=sys.stderr, flush=True)
         os._exit(1)  # a broken group cannot be shut down in order
 
 

@@ -95,13 +95,13 @@ def weights_drawn_per_rank():
 @mistake("logits")
 def gathered_in_the_wrong_order():
     """Chunks stored as they arrive, own one first, instead of where they belong."""
-    right = parallel_linear._gather_buffers
+    right = parallel_linear._buffers
 
-    def own_first(tp, own, pieces):
-        chunks = right(tp, own, pieces)
+    def own_first(tp, own, pieces, *others):
+        chunks = right(tp, own, pieces, *others)
         return chunks[::-1]
 
-    with patch.object(parallel_linear, "_gather_buffers", own_first):
+    with patch.object(parallel_linear, "_buffers", own_first):
         yield
 
 

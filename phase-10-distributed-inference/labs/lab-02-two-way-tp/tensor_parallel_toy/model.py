@@ -106,9 +106,8 @@ class Transformer(nn.Module):
         config.check(tp.size if tp else 1)
         device = tp.device if tp else device
         draw = drawer(config, device)
-        self.embedding = nn.Parameter(
-            draw(config.vocab_size, config.hidden_size) * config.hidden_size**0.5
-        )
+        embedding = draw(config.vocab_size, config.hidden_size)
+        self.embedding = nn.Parameter(embedding * config.hidden_size**0.5)
         self.blocks = nn.ModuleList(Block(config, tp, draw) for _ in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, draw)
         self.head = nn.Parameter(draw(config.vocab_size, config.hidden_size))

@@ -17,17 +17,8 @@ from torch.autograd.function import once_differentiable
 from .schedule import without_messages
 
 
-def _gather_buffers(tp, own, pieces):
-    """Chunk buffers of a gathered tensor: views of `own` for our chunks, new ones for the rest."""
-    return _around(tp, own, pieces, torch.Tensor.new_empty)
-
-
-def _scatter_buffers(tp, own, pieces):
-    """Chunk buffers of partial sums: ours are summed in `own`, the rest is sent to their owners."""
-    return _around(tp, own, pieces, tp.link.empty)
-
-
-def _around(tp, own, pieces, empty):
+def _buffers(tp, own, pieces, empty=torch.Tensor.new_empty):
+    """Chunk buffers of a whole tensor: views of `own` for our chunks; `empty` makes the others."""
     rows, features = own.shape
     rest = empty(own, ((tp.size - 1) * rows, features))
     blocks = [*rest[: tp.rank * rows].split(rows), own, *rest[tp.rank * rows :].split(rows)]
@@ -66,7 +57,7 @@ def column_forward(tp, x, weight, bias=None, ops=None):
         _gemms(tp, lambda: _multiply(full, weight.t(), y, bias))
         return y, [full]
     default, pieces = tp.schedule("column_forward", x.shape[0], weight)
-    xs, ys = _gather_buffers(tp, x, pieces), _chunks(y, tp, pieces)
+    xs, ys = _buffers(tp, x, pieces), _chunks(y, tp, pieces)
     gemm = {"y": lambda c: _multiply(xs[c], weight.t(), ys[c], bias)}
     tp.run(ops or default, gemm, ("x", xs))
     return y, xs
@@ -85,10 +76,10 @@ def column_backward(tp, dy, x, weight, ops=None, full=None):
     default, pieces = tp.schedule("column_backward", x.shape[0], weight)
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
     if full is None:
-        xs = _gather_buffers(tp, x, pieces)
+        xs = _buffers(tp, x, pieces)
     else:
         xs, default = _chunks(full, tp, pieces), without_messages(default, "x")
-    dxs = _scatter_buffers(tp, dx, pieces)
+    dxs = _buffers(tp, dx, pieces, tp.link.empty)
     dys, add_to_dw = _chunks(dy, tp, pieces), _summing(dw)
     gemms = {
         "dx": lambda c: _multiply(dys[c], weight, dxs[c]),
@@ -106,7 +97,7 @@ def row_forward(tp, x, weight, ops=None):
     rows = x.shape[0] // tp.size
     default, pieces = tp.schedule("row_forward", rows, weight)
     y = x.new_empty(rows, weight.shape[0])
-    ys, xs = _scatter_buffers(tp, y, pieces), _chunks(x, tp, pieces)
+    ys, xs = _buffers(tp, y, pieces, tp.link.empty), _chunks(x, tp, pieces)
     gemm = {"y": lambda c: _multiply(xs[c], weight.t(), ys[c])}
     tp.run(ops or default, gemm, partial=("y", ys))
     return y
@@ -119,7 +110,7 @@ def row_backward(tp, dz, x, weight, ops=None):
         return tuple(_gemms(tp, lambda: full @ weight, lambda: full.t() @ x))
     default, pieces = tp.schedule("row_backward", dz.shape[0], weight)
     dx, dw = torch.empty_like(x), torch.empty_like(weight)
-    dzs, add_to_dw = _gather_buffers(tp, dz, pieces), _summing(dw)
+    dzs, add_to_dw = _buffers(tp, dz, pieces), _summing(dw)
     xs, dxs = _chunks(x, tp, pieces), _chunks(dx, tp, pieces)
     gemms = {
         "dx": lambda c: _multiply(dzs[c], weight, dxs[c]),

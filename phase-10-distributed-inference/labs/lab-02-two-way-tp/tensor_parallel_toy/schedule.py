@@ -19,23 +19,21 @@ ranks t places away, so that no two ranks send to the same third one at the same
 from .stream_machine import MARKS
 
 
-def all_gather_gemm(num_ranks, rank, pieces=1, tensor="x", products=("y",)):
-    """All-gather `tensor`, multiply every chunk as it arrives (column forward, row backward)."""
-    own = _chunks(rank, pieces)
-    gather = _gather(num_ranks, rank, pieces, tensor)
+def all_gather_gemm(num_ranks, rank, pieces=1):
+    """All-gather x, multiply every chunk as it arrives (column forward)."""
+    gather = _gather(num_ranks, rank, pieces, "x")
     ops = gather["post_recv"] + gather["send"]
-    ops += [["gemm", product, chunk] for chunk in own for product in products]
+    ops += [["gemm", "y", chunk] for chunk in _chunks(rank, pieces)]
     for wait in gather["wait"]:
-        ops.append(wait)
-        ops += [["gemm", product, wait[2]] for product in products]
+        ops += [wait, ["gemm", "y", wait[2]]]
     return ops + gather["wait_send"]
 
 
-def gemm_reduce_scatter(num_ranks, rank, pieces=1, tensor="y"):
+def gemm_reduce_scatter(num_ranks, rank, pieces=1):
     """Multiply chunk by chunk; each partial sum leaves for its owner at once (row forward)."""
-    scatter = _scatter(num_ranks, rank, pieces, tensor)
+    scatter = _scatter(num_ranks, rank, pieces, "y")
     ops = scatter["post_recv"] + scatter["gemm_send"]
-    ops += [["gemm", tensor, chunk] for chunk in _chunks(rank, pieces)]
+    ops += [["gemm", "y", chunk] for chunk in _chunks(rank, pieces)]
     return ops + scatter["wait_add"] + scatter["wait_send"]
 
 
