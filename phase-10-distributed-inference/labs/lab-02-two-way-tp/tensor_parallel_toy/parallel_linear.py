@@ -128,6 +128,7 @@ class _Column(torch.autograd.Function):
         ctx.tp, ctx.has_bias = tp, bias is not None
         ctx.weight = weight  # saved tensors come back as copies under a checkpoint
         ctx.shape, ctx.kept = x.shape, keep_gathered
+        x = tp.link.reachable(x) if tp.overlap else x  # backward sends it once more
         y, xs = column_forward(tp, x.flatten(0, 1), weight, bias)
         # unless told otherwise our own positions only: 1/p of the gathered input
         ctx.save_for_backward(weight, torch.cat(xs) if keep_gathered else x)

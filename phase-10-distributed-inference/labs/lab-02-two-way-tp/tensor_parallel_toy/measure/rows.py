@@ -1,0 +1,141 @@
+"""The README's tables of recorded profiles, made from the captures.
+
+python -m tensor_parallel_toy.measure.rows writes them between the README's markers.
+"""
+
+import json
+from pathlib import Path
+
+LAB = Path(__file__).resolve().parent.parent.parent
+README = LAB / "README.md"
+HEADER = (
+    *("ranks, link", "no TP", "no TP, all cores", "plain", "sequential", "overlap", "way"),
+    *("DTensor", "overlap / DTensor", "bound", "blocked", "hidden", "kept", "peak"),
+)
+PEERS = ("DTensor", "DTensor, patient")
+
+
+def captures():
+    """{folder's name: its profile}"""
+    folders = sorted((LAB / "captures").glob("toy-*"))
+    return {f.name: json.loads((f / "profile.json").read_text()) for f in folders}
+
+
+def title(name):
+    return name.removeprefix("toy-").replace("-", " ")
+
+
+def steps(result):
+    return {name: 1e3 * mode["median_step_s"] for name, mode in result["modes"].items()}
+
+
+def mib(result, mode, what):
+    return max(result["modes"][mode][what]) / 2**20
+
+
+def main_row(name, result):
+    """Times in ms, saved and peak MiB per rank."""
+    step, modes = steps(result), result["modes"]
+    blocked = [1e3 * modes[mode]["exposed_s"] for mode in ("sequential", "overlap")]
+    saved = [mib(result, mode, "saved_bytes") for mode in ("overlap", "DTensor")]
+    peak = [mib(result, mode, "peak_bytes") for mode in ("overlap", "DTensor")]
+    return [
+        title(name),
+        *(f"{step[m]:.0f}" for m in ("no TP", "no TP, all cores", "plain", "sequential")),
+        f"{step['overlap']:.0f}",
+        result["chosen"],
+        " / ".join(f"{step[peer]:.0f}" for peer in PEERS),
+        " / ".join(f"{step['overlap'] / step[peer]:.2f}" for peer in PEERS),
+        f"{1e3 * result['bound_s']:.0f}",
+        f"{blocked[0]:.0f} / {blocked[1]:.0f}",
+        f"{result['hidden']:.2f} / {result['hidden_in_step']:.2f}",
+        f"{saved[0]:.1f} / {saved[1]:.1f}",
+        f"{peak[0]:.0f} / {peak[1]:.0f}",
+    ]
+
+
+def kept_row(name, result):
+    """The gathered input gathered again / kept: step, bytes sent, bytes kept for backward."""
+    step, both = steps(result), ("overlap", "overlap, input kept")
+    return [
+        title(name),
+        " / ".join(f"{step[mode]:.0f}" for mode in both),
+        " / ".join(f"{mib(result, mode, 'sent_bytes'):.0f}" for mode in both),
+        " / ".join(f"{mib(result, mode, 'saved_bytes'):.1f}" for mode in both),
+        " / ".join(f"{step[mode] / step['DTensor']:.2f}" for mode in both),
+    ]
+
+
+def wire_row(name, result):
+    """Shared memory beside gloo, DTensor's wire."""
+    step, bound = steps(result), 1e3 * result["bound_s"]
+    return [
+        title(name),
+        f"{step['overlap']:.0f}",
+        f"{step['overlap, gloo']:.0f}",
+        " / ".join(f"{step['overlap'] / step[peer]:.2f}" for peer in PEERS),
+        " / ".join(f"{step['overlap, gloo'] / step[peer]:.2f}" for peer in PEERS),
+        f"{step['overlap'] / bound:.2f}",
+    ]
+
+
+def remainder_rows(name, result):
+    """From "compute only" to the step, each rank's mean, in ms."""
+    ranks = result["remainder"]
+
+    def row(label, values):
+        return [label, *(f"{1e3 * value:.1f}" for value in values)]
+
+    parts = [row(f"+ {p}", [r["parts"][p] for r in ranks]) for p in ranks[0]["parts"]]
+    return [
+        row("compute only", [r["compute only"] for r in ranks]),
+        *parts,
+        row("= overlap", [r["overlap"] for r in ranks]),
+    ]
+
+
+def tables():
+    """{marker: Markdown}, for what has been recorded."""
+    found = captures()
+    shm = {name: result for name, result in found.items() if "overlap, gloo" in result["modes"]}
+    kept = {n: r for n, r in found.items() if "overlap, input kept" in r["modes"]}
+    texts = {"toy-profiles": markdown(HEADER, [main_row(*item) for item in found.items()])}
+    texts["toy-kept"] = markdown(
+        ("ranks, link", "step", "sent, MiB per rank", "kept, MiB per rank", "step / DTensor"),
+        [kept_row(name, result) for name, result in kept.items() if "DTensor" in result["modes"]],
+    )
+    texts["toy-shm"] = markdown(
+        ("ranks, link", "overlap", "the same over gloo", "overlap / DTensor")
+        + ("over gloo / DTensor", "overlap / bound"),
+        [wire_row(*item) for item in shm.items()],
+    )
+    texts["toy-remainder"] = "\n\n".join(
+        markdown(
+            (title(name), *(f"rank {rank}" for rank in range(result["ranks"]))),
+            remainder_rows(name, result),
+        )
+        for name, result in shm.items()
+    )
+    return texts
+
+
+def markdown(header, cells):
+    if not cells:
+        return ""
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(readme):
+    """The README's text with every table that has markers made anew."""
+    for marker, text in tables().items():
+        begin, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
+        if begin in readme:
+            before, rest = readme.split(begin)
+            _, after = rest.split(end)
+            readme = before + begin + (text and f"{text}\n") + end + after
+    return readme
+
+
+if __name__ == "__main__":
+    README.write_text(filled(README.read_text()))
