@@ -19,9 +19,9 @@ class Recorder:
     its arguments: it fails the check at once. names gives a function's parameter names.
     """
 
-    def __init__(self, implementation, names=lambda function: []):
+    def __init__(self, implementation, names=lambda function: [], kept=CALLS_KEPT):
         self._implementation, self._names = implementation, names
-        self.calls = deque(maxlen=CALLS_KEPT)
+        self.calls = deque(maxlen=kept)
         self.running = None  # the call that has not come back, as (function, args, kwargs)
         self.error = None  # what the last call raised
 

@@ -8,6 +8,7 @@ first line completes "Your result is what you get when ..."; its last paragraph 
 import contextlib
 import copy
 import functools
+import itertools
 import re
 import textwrap
 from dataclasses import dataclass
@@ -105,16 +106,11 @@ def find_hint(bank: Bank, calls, further=None) -> str:
         if not any(_is_wrong(bank.solution, name, call) for call in made):
             continue
         suspects = [m for m in bank.mistakes if _fits(bank, m, name, made)]
-        seen = len(made)
-        if suspects and further:
-            for call in further(name):
-                suspects = [m for m in suspects if _fits(bank, m, name, [call])]
-                seen += 1
-                if not suspects or seen >= FURTHER_CALLS:
-                    break
+        more = list(itertools.islice(further(name), FURTHER_CALLS)) if suspects and further else []
+        suspects = [m for m in suspects if _fits(bank, m, name, more)]
         own = [mistake.when for mistake in suspects if mistake.replaces == name]
         causes = list(dict.fromkeys(own or [mistake.when for mistake in suspects]))
-        if seen >= FEWEST_CALLS and 0 < len(causes) <= MAX_CAUSES:
+        if len(made) + len(more) >= FEWEST_CALLS and 0 < len(causes) <= MAX_CAUSES:
             return "your result is what you get when " + ", or when ".join(causes)
     return ""
 

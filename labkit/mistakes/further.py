@@ -21,7 +21,7 @@ def further_calls(function, items, solution, implementation):
 
 
 def _inputs(function, items, solution):
-    recorder = Recorder(solution)
+    recorder = Recorder(solution, kept=None)
     for item in items:
         if not getattr(item, "originalname", "").startswith(f"test_{function}__"):
             continue
