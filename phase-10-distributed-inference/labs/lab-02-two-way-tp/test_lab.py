@@ -864,6 +864,8 @@ def _what_delays_the_gather(ops, verbs):
         return "when sends are issued: a chunk of x needs no GEMM before it leaves"
     if ops[first_gemm][2] != 0:
         return "which chunk is multiplied first: a rank's own needs no wait, and hides a transfer"
+    if "wait" in verbs[:first_gemm]:
+        return "when chunks are waited for: a rank's own needs no wait, and hides a transfer"
     for index, verb in enumerate(verbs[:-1]):
         if verb == "wait" and verbs[index + 1] == "wait":
             return "when chunks are waited for: each right before its own GEMM, not all at once"
