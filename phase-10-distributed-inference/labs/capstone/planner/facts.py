@@ -67,7 +67,10 @@ def load_rows(path=SHIPPED):
 
 _MODELS = [  # first hit wins; patterns on the name in lower case
     (r"distill-qwen-7b", "qwen2.5-7b"),
-    (r"1b model", "llama-3.2-1b"),
+    (r"distill-llama-70b", "llama-3.1-70b"),
+    (r"distill-llama-8b", "llama-3.1-8b"),
+    (r"distill-qwen-32b|qwen2(\.5)?-32b", "qwen2.5-32b"),
+    (r"^1b-model", "llama-3.2-1b"),
     (r"llama-?\s?3\.2-1b", "llama-3.2-1b"),
     (r"llama-?\s?3(\.1)?-8b|llama-3-8b", "llama-3.1-8b"),
     (r"llama-?\s?3(\.[13])?-70b|llama3\.?[13]?-?70b", "llama-3.1-70b"),
@@ -88,10 +91,12 @@ _MODELS = [  # first hit wins; patterns on the name in lower case
     (r"qwen3-(vl-)?235b", "qwen3-235b-a22b"),
     (r"qwen3-coder-480b", "qwen3-coder-480b"),
     (r"qwen3-32b", "qwen3-32b"),
+    (r"qwen3-8b", "qwen3-8b"),
+    (r"qwen3-14b", "qwen3-14b"),
     (r"qwen3\.5-397b", "qwen3.5-397b"),
     (r"qwen3\.6-27b", "qwen3.6-27b"),
     (r"minimax-m2", "minimax-m2.5"),
-    (r"deepseek-(r1|v3)(?!\.)", "deepseek-v3"),
+    (r"deepseek-(r1|v3)(?!\.)(?!-distill)", "deepseek-v3"),
     (r"kimi-k2-think", "kimi-k2-thinking"),
     (r"kimi-k2", "kimi-k2"),
     (r"gpt-oss-120b", "gpt-oss-120b"),
@@ -139,7 +144,7 @@ def _first(patterns, text):
 
 @cache
 def _model(words, precision):
-    name = _first(_MODELS, words.lower())
+    name = _first(_MODELS, re.sub(r"[ _]", "-", words.lower()))
     if name is None:
         raise LeftOut(f"model {words!r} is not shipped")
     said = _first(_QUANT, f"{words} {precision or ''}".lower())
@@ -195,8 +200,12 @@ def judge(row, calibration=None):
         if row["kind"] not in KINDS:
             raise LeftOut(f"kind {row['kind']} is not about placement")
         KINDS[row["kind"]](fact, row["setting"], calibration or {})
-    except (LeftOut, KeyError) as why:
-        fact.left_out = str(why) if isinstance(why, LeftOut) else f"the row states no {why}"
+    except LeftOut as why:
+        fact.left_out = str(why)
+    except KeyError as missing:
+        fact.left_out = f"the row states no {missing}"
+    except ValueError as refused:
+        fact.left_out = f"refused: {refused}"
     return fact
 
 

@@ -266,7 +266,7 @@ def calibrated(box, predict, measured):
     interval lie close together around the measured mood.
     """
     low, high = -0.5, 1.5
-    for _ in range(30):
+    for _ in range(14):
         mood = (low + high) / 2
         low, high = (mood, high) if predict(fixed_at(box, mood)) < measured else (low, mood)
     found = fixed_at(box, (low + high) / 2)

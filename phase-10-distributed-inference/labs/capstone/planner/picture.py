@@ -64,7 +64,8 @@ def draw(lines, shown, box, load):
         for clients, ms, rate in lines[name]:
             if clients == load.concurrency:
                 plot.points([ms], [rate], series)
-        plot.label(xs[-1], ys[-1] * 1.06, name, series, "end")
+        below = plot.bottom - 14 - 18 * (len(named) - 1 - series)
+        plot.text(plot.right - 8, below, name, f"c{series}", "end", 13, "bold")
     _bar(plot, shown, box)
     return plot.standalone(_words(shown, front, box))
 
