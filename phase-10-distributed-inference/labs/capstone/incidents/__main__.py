@@ -45,7 +45,9 @@ def record(groups, repeats, first=False):
 
 
 def _worth_keeping(name, evidence):
-    """Others used less than a tenth of every core, but where that is the incident."""
+    """Others used less than a tenth of every core, unless they or the start-up are the incident."""
+    if group_of(name) in ("replicas", "heads"):
+        return True
     used = tp.used_by_others(evidence)
     for core, share in enumerate(used):
         if share > 0.1 and core not in NEIGHBOURS.get(name, ()):
