@@ -5,6 +5,7 @@ Directives (in prose; inside code spans they stay as they are):
   {{check: expression}}         prints nothing; the build fails when it is false
   {{code: path:part}}           an excerpt of a file of the repository, as a code block
   {{stub: lab-01:name}}         what the learner is given for one function
+  {{hints: lab-01:name}}        the function's hints in folds: idea, sketch, formula
   {{include: path:#Heading}}    a section of a README
   {{figure: name(arguments)}}   a figure of book/figures
   {{fact: text | key}}          a published figure, linked to its entry in the sources
@@ -31,7 +32,7 @@ from .formulas import Formulas
 from .markdown import BookError, Fence, Prose, outside_code, segments
 
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
-RUN = ("py", "check", "stub", "figure")
+RUN = ("py", "check", "stub", "hints", "figure")
 STATIC = ("code", "fact")
 README = "README: "  # how the pieces of an included README name their file
 TYPED_NUMBER = re.compile(
@@ -112,8 +113,9 @@ def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
 
 
 def _included(target: str, build: Build) -> str:
-    """A section of a README. `| subsections`: only what stands under its subheadings, or before.
+    """A section of a README. `| tasks`: only its tasks, each with the hints for its functions.
 
+    `| before subsections`: only what stands before its first subheading.
     `| figures a, b`: the drawings in text fences give way to these figures, one each.
     """
     place, _, option = (part.strip() for part in target.partition(" | "))
@@ -122,8 +124,8 @@ def _included(target: str, build: Build) -> str:
     how, _, names = option.partition(" ")
     if option == "before subsections":
         text = text.partition("\n###")[0]
-    elif option == "subsections":
-        text = "###" + text.partition("\n###")[2]
+    elif option == "tasks":
+        text = _with_hints(text, place.partition("/")[0])
     elif how == "figures":
         calls = [name.strip() for name in names.split(",")]
         parts = re.split(r"(?ms)^```text\n.*?^```$", text)
@@ -137,6 +139,23 @@ def _included(target: str, build: Build) -> str:
     return unlink(_inline_drawings(text, folder)) + "\n"
 
 
+def _with_hints(text: str, prefix: str) -> str:
+    """The `### task N` subsections, each followed by the hints for what it asks for."""
+    before, *tasks = re.split(r"(?m)^### task (\d+)$", text)
+    if not tasks:
+        raise BookError(f"{prefix} has no `### task 1`")
+    from .labs import gaps
+
+    out = []
+    for number, body in zip(tasks[::2], tasks[1::2], strict=True):
+        asked = [gap for gap in gaps(prefix) if gap.task == int(number)]
+        stretch = " (stretch)" if asked and all(gap.stretch for gap in asked) else ""
+        hints = [f"{{{{hints: {prefix}:{gap.function}}}}}" for gap in asked]
+        body = re.sub(r"\AStretch\. ", "", body.strip())
+        out.append("\n\n".join([f"### Task {number}{stretch}", body, *hints]))
+    return "\n\n".join(out)
+
+
 def _inline_drawings(text: str, folder: Path) -> str:
     """A README's SVG files become figures of the page, so that they follow its theme."""
 
@@ -146,8 +165,9 @@ def _inline_drawings(text: str, folder: Path) -> str:
             raise BookError(f"no drawing {name!r} beside the README")
         svg = (folder / name).read_text(encoding="utf-8")
         svg = " ".join(svg[svg.index("<svg") :].split())
-        # the theme has the colours; older drawings keep a style that is their own (svg.x:root)
-        svg = re.sub(r"<style>.*?</style>", lambda s: s[0] if ":root" in s[0] else "", svg)
+        svg = re.sub(
+            r"<style>.*?</style>", "", svg
+        )  # it would colour the page; the theme has its own
         label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
         opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
         svg = f"{opening} {label}>" + svg.partition(">")[2]
@@ -219,7 +239,7 @@ def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
     build.counts.values += kinds.count("py")
     build.counts.checks += kinds.count("check")
     build.counts.figures += kinds.count("figure")
-    build.counts.excerpts += kinds.count("stub")
+    build.counts.excerpts += kinds.count("stub") + kinds.count("hints")
     build.counts.blocks += kinds.count("block")
     if not jobs:
         return []
@@ -257,6 +277,8 @@ def _run_one(job: Job, names: dict[str, Any]) -> str:
             return ""
         if job.kind == "figure":
             return names["figures"].draw(job.source)
+        if job.kind == "hints":
+            return str(names["hints"](job.source))
         if job.kind == "stub":
             return f"```python\n{names['stub'](job.source)}\n```"
         expression, bar, spec = job.source.rpartition(" | ")

@@ -16,7 +16,7 @@ from typing import Any
 from labkit.claims import Claim, claims_in, points_of_tasks, shown
 from labkit.loading import ROOT, Lab, LoadError, choose_lab, find_labs, load_module
 from labkit.starters import derive
-from labkit.tasks import tasks_of
+from labkit.tasks import hints_of, tasks_of
 
 from .markdown import BookError
 
@@ -107,6 +107,19 @@ def stub(target: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == name.strip():
             return "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
     raise BookError(f"{prefix}'s starter has no function {name!r}")
+
+
+def hints(target: str) -> str:
+    """`lab-01:row_parallel` -> its idea, behind that a sketch, behind that the formula, folded."""
+    prefix, _, name = (part.strip() for part in target.partition(":"))
+    known = hints_of(lab(prefix))
+    if name not in known:
+        raise BookError(f"{prefix} has no hints for {name!r}; it has: {', '.join(known)}")
+    shown = ""
+    titles = (f"Stuck on <code>{name}</code>? The idea", "A sketch", "The formula")
+    for title, text in reversed([*zip(titles, known[name], strict=True)]):
+        shown = f'<details class="hint"><summary>{title}</summary>\n\n{text}\n\n{shown}</details>\n'
+    return shown
 
 
 def _cell(text: str) -> str:

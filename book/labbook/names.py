@@ -37,6 +37,7 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "fact": labs.fact,
         "facts": labs.facts,
         "stub": labs.stub,
+        "hints": labs.hints,
         "claims": labs.claims,
         "extra_points": labs.extra_points,
         "claims_table": labs.claims_table,

@@ -32,8 +32,17 @@ def test_every_gap_has_a_task_a_size_and_a_stub(prefix):
     found = labs.gaps(prefix)
     assert found
     for gap in found:
-        assert gap.lines >= 1 and gap.task.startswith("task ") and gap.does.endswith(".")
+        assert gap.lines >= 1 and gap.task >= 1 and gap.does.endswith(".")
         assert "NotImplementedError" in labs.stub(f"{prefix}:{gap.function}")
+
+
+@pytest.mark.parametrize("prefix", LABS)
+def test_every_function_has_hints_in_three_folds_one_inside_the_other(prefix):
+    for gap in labs.gaps(prefix):
+        shown = labs.hints(f"{prefix}:{gap.function}")
+        idea, sketch, formula = (shown.index(word) for word in ("idea<", "sketch<", "formula<"))
+        assert idea < sketch < formula < shown.index("</details>")
+        assert shown.count("<details") == shown.count("</details>") == 3
 
 
 def test_a_bug_hunt_shows_the_wrong_code_and_hides_its_name():
@@ -47,6 +56,7 @@ def test_a_bug_hunt_shows_the_wrong_code_and_hides_its_name():
     [
         lambda: labs.lab("lab-77"),
         lambda: labs.stub("lab-01:nothing"),
+        lambda: labs.hints("lab-01:nothing"),
         lambda: labs.bug_hunt("lab-01", "row_parallel__nothing"),
         lambda: labs.fact("no-such-measurement"),
         lambda: labs.quote("nothing"),

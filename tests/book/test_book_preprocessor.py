@@ -12,13 +12,13 @@ BOOK = REPO / "book"
 sys.path.insert(0, str(BOOK))
 
 from labbook.cache import Cache, fingerprint  # noqa: E402
-from labbook.chapter import Build, render, unlink  # noqa: E402
+from labbook.chapter import Build, _inline_drawings, _with_hints, render, unlink  # noqa: E402
 from labbook.excerpts import excerpt  # noqa: E402
 from labbook.labs import solution  # noqa: E402
 from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
-from labbook.svg import Drawing, Plot  # noqa: E402
 
 from labkit.loading import LoadError  # noqa: E402
+from labkit.svg import Drawing, Plot  # noqa: E402
 
 math_core = pytest.importorskip("math_core", reason="needs the book's packages: make book")
 
@@ -78,7 +78,7 @@ def test_a_lab_that_does_not_load_is_an_error_of_the_line_that_names_it(build, m
     def broken(path):
         raise LoadError("solution.py line 3: invalid syntax")
 
-    monkeypatch.setattr("labkit.loading.load_module", broken)
+    monkeypatch.setattr("labbook.labs.load_module", broken)
     load = solution.__wrapped__  # a loaded one would be kept
     build.namespace = lambda source: load("lab-01") if "lab01" in source else {}
     said = failure(build, "{{py: 1}}\n\n{{py: lab01.x}}\n")
@@ -173,6 +173,24 @@ def test_a_section_of_a_readme_is_included_without_dead_links(build):
     assert "See the solution, <math>" in shown and "more" in shown
     assert "other" not in shown and "](solution.py)" not in shown
     assert unlink("[a](b.md) [c](https://x) [d](#e)") == "a [c](https://x) [d](#e)"
+
+
+def test_tasks_are_included_each_with_the_hints_for_its_functions(build):
+    text = "### task 1\n\nBegin.\n\n### task 7\n\nStretch. Look up.\n"
+    shown = _with_hints(text, "lab-01")
+    assert shown.startswith(
+        "### Task 1\n\nBegin.\n\n{{hints: lab-01:shards}}\n\n### Task 7 (stretch)"
+    )
+    assert shown.endswith(
+        "Look up.\n\n{{hints: lab-01:embedding_shard}}\n\n{{hints: lab-01:embedding_rank}}"
+    )
+
+
+def test_a_drawing_leaves_its_style_behind(tmp_path):
+    drawing = Drawing(10, 10).standalone("one")
+    (tmp_path / "a.svg").write_text(drawing)
+    shown = _inline_drawings("![two](a.svg)", tmp_path)
+    assert "<style>" in drawing and "<style>" not in shown and 'aria-label="two"' in shown
 
 
 def test_an_error_inside_an_included_section_names_the_readme(build):
