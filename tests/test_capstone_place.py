@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -186,9 +187,8 @@ def test_a_box_of_ones_own_and_a_measured_link(tmp_path, capsys):
     status, out, _ = run(capsys, *asked)
     answer = json.loads(out)
     assert status == 0 and answer["gpu"] == "mine" and answer["gpus"] == 4
-    fixed = calibrate.with_link(hardware.box(None, own=own), hardware.measured_link(measured)).at(
-        0.5
-    )
+    box = replace(hardware.box(None, own=own), link=hardware.measured_link(measured))
+    fixed = box.at(hardware.TYPICAL)
     ring = labs.bill().ring_all_reduce_s(4, 8192, 1e-5, 2e-6, 5e9)
     assert fixed.all_reduce_s(4, 8192) == pytest.approx(ring)
 
@@ -567,3 +567,11 @@ def test_a_fact_is_read_from_its_words_alone():
     assert not fact.left_out and fact.low < fact.predicted < fact.high
     nothing = facts.judge(row | {"setting": row["setting"] | {"model": "Yi-34B"}})
     assert "Yi-34B" in nothing.left_out
+
+
+def test_the_readme_prints_what_the_facts_print(found):
+    readme = (CAPSTONE / "README.md").read_text()
+    block = readme.partition("<!-- facts -->")[2].partition("<!-- /facts -->")[0]
+    printed = list(scores.lines(found))
+    quoted = [line for line in block.splitlines() if line and not line.startswith("```")]
+    assert len(quoted) >= 12 and all(line in printed for line in quoted)

@@ -146,9 +146,9 @@ def understood(options):
         options.gpu, options.nodes, options.gpus, options.link, options.network, options.engine, own
     )
     if options.measured:
-        box = calibrate.with_link(box, hardware.measured_link(options.measured))
+        box = replace(box, link=hardware.measured_link(options.measured))
     if options.price:
-        box = calibrate.with_price(box, options.price)
+        box = replace(box, price_per_gpu_hour=options.price)
     context = options.context or model.max_positions
     if context > model.max_positions:
         raise ValueError(

@@ -17,14 +17,6 @@ def vllm_defaults(box):
     return 2048, 256
 
 
-def with_link(box, link):
-    return replace(box, link=link)
-
-
-def with_price(box, price):
-    return replace(box, price_per_gpu_hour=price)
-
-
 def by_row(model, box, load, row):
     """The box at which a measured row comes out as measured.
 

@@ -163,6 +163,14 @@ def _box(words, engine, nodes=1, link=None, network="400 GbE"):
     return hardware.box(gpu, nodes, link=link, network=network, engine=engine)
 
 
+def model_named(setting):
+    return _model(setting["model"], setting.get("precision"))
+
+
+def box_named(setting):
+    return _box(setting["gpu"], "vllm-0.5")
+
+
 def _engine(words):
     words = (words or "vllm").lower()
     if "tensorrt" in words or "trtllm" in words:

@@ -1,7 +1,7 @@
 """What one GPU of a plan holds: weights by lab 02's ledger, cache, and everything else by name."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from planner import labs
 
@@ -45,7 +45,7 @@ class Rank:
     table_bytes: float = 0.0  # an embedding of which a step reads a few rows
     macs: float = 0.0  # multiply-accumulates per token
     attention_width: float = 0.0  # heads x head_dim x layers: prefill's quadratic part
-    tensors: list = field(default_factory=list)  # bytes of each, for the allocator's rounding
+    charged_bytes: float = 0.0  # what torch's allocator takes for all of it
 
     @property
     def held_bytes(self):
@@ -95,7 +95,7 @@ def _attention_width(model):
 
 
 def _sizes(model, entries, plan, last=True):
-    """[(kind, elements, bytes, multiply-accumulates per token)] of one rank's part."""
+    """[(kind, bytes, multiply-accumulates per token, bytes charged)] of one rank's part."""
     sizes, numbers = (
         [],
         {name: getattr(model, name) for name in ("num_heads", "num_kv_heads", "head_dim")},
@@ -116,15 +116,16 @@ def _sizes(model, entries, plan, last=True):
             macs *= model.top_k / model.num_experts * plan.ep_size
         table = "embed_tokens" in name and not (model.tied and last)
         kind = "experts_bytes" if expert else "table_bytes" if table else "always_bytes"
-        sizes.append((kind, size, 0 if table else macs))
+        charged = labs.ledger().allocated_bytes(int(size))
+        sizes.append((kind, size, 0 if table else macs, charged))
     return sizes
 
 
 def _add(rank, sizes):
-    for kind, size, macs in sizes:
+    for kind, size, macs, charged in sizes:
         setattr(rank, kind, getattr(rank, kind) + size)
         rank.macs += macs
-        rank.tensors.append(size)
+        rank.charged_bytes += charged
 
 
 def other_bytes(model, plan, fixed, batched_tokens, sequences):
@@ -180,7 +181,7 @@ def verdicts(model, plan, fixed, load):
 
 def weights_bytes(model, plan, rank):
     """A rank's weights as torch charges them; scaled to the safetensors where a folder has them."""
-    held = sum(labs.ledger().allocated_bytes(int(size)) for size in rank.tensors)
+    held = rank.charged_bytes
     if model.exact_bytes:
         counted = sum(r.held_bytes for r in ranks(model, Plan()))
         held *= model.exact_bytes / counted

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from planner import facts
+from planner import facts, others
 
 # what -> the factors that are reported; a fit or a context is right or wrong
 FACTORS = {
@@ -40,9 +40,10 @@ def summary(rows):
             "in all": _decisions(facts.decisions(plain, per_gpu=False)),
         },
     }
+    found["others"] = others.compare(rows)
     missed = [fact for fact in judged if fact.factor > MISS.get(fact.what, 1.5) + 1e-9]
     known = facts.known()
-    found["known_misses"] = [_miss(f) for f in missed if f.row["id"] in known]
+    found["known_misses"] = [_miss(f) for f in judged if f.row["id"] in known]
     found["new_misses"] = [_miss(f) for f in missed if f.row["id"] not in known]
     found["answers"] = {f.row["id"]: _answer(f) for f in judged}
     return found
@@ -86,7 +87,7 @@ def _answer(fact):
 
 
 def lines(found):
-    yield f"{found['judged']} of {found['rows']} rows judged; nothing is fitted to a row"
+    yield f"{found['judged']} of {found['rows']} rows judged; no constant belongs to a row"
     reasons = Counter(found["left_out"].values())
     yield from (f"  left out {count:3}  {why}" for why, count in reasons.most_common())
     yield ""
@@ -103,6 +104,9 @@ def lines(found):
             f"(always the smallest that fits: {made['mean regret of the smallest that fits']:.1%}, "
             f"always the largest: {made['mean regret of the largest']:.1%})"
         )
+    for rule, scored in found["others"].items():
+        words = ", ".join(f"{what} right {n} of {m}" for what, (n, m) in scored.items())
+        yield f"  the rule {rule!r}: {words}"
     for title, key in [("known misses", "known_misses"), ("other misses", "new_misses")]:
         if found[key]:
             yield f"{title}:"
