@@ -45,7 +45,11 @@ watch: $(VENV)/.group-watch ## grade a lab at every save, the task at hand only:
 
 .PHONY: test
 test: $(VENV)/.group-test $(VENV)/.group-book$(if $(BROWSER),-test) ## set up, then run all the tests on the solutions
-	@LAB_IMPL=solution $(PY) -m pytest
+	@LAB_IMPL=solution $(PY) -m pytest -n auto --dist loadgroup
+
+.PHONY: quick
+quick: $(VENV)/.group-test ## only what the changed files can break, without the slow tests
+	@LAB_IMPL=solution $(PY) -m tests.quick
 
 .PHONY: starters
 starters: $(VENV)/.group-labs ## derive every starter.py from its solution.py (edited ones are kept)

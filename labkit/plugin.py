@@ -6,6 +6,7 @@ claims in labkit.claims, what it called in labkit.recorder, the screen in labkit
 
 import importlib.util
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,13 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_terminal_summary(terminalreporter, config):
     asked = any("tests" in Path(arg).parts for arg in config.args)
     everything = config.args_source is not pytest.Config.ArgsSource.ARGS
+    reasons = Counter(
+        str(report.longrepr[2]).partition(NOT_HERE)[2]
+        for report in terminalreporter.stats.get("skipped", [])
+        if NOT_HERE in str(report.longrepr)
+    )
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{NOT_HERE}{count} tests: {reason}")
     if config.stash[STATE].left_out and (asked or everything):
         terminalreporter.write_line("")
         terminalreporter.write_line(config.stash[STATE].left_out)

@@ -16,7 +16,6 @@ import pytest
 from labkit.expect import expect_close, expect_equal, expect_error
 from labkit.loading import load_module
 
-
 GB = 10**9
 
 
