@@ -224,7 +224,7 @@ def draw(folder):
     (folder / "curves.svg").write_text(figures.curves(result))
     title = (
         "One MLP, forward and backward, as recorded: "
-        f"{result['ranks']} ranks, {result['backend']}, link {result['link']}"
+        f"{result['ranks']} ranks, {result['backend']}, link {result['link'].split(',')[0]}"
     )
     flights = {mode: trace.with_flights(records) for mode, records in runs.items()}
     drawing, said = figures.timeline(flights, width=960, title=title)
