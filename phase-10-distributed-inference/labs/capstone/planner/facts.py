@@ -206,7 +206,7 @@ def judge(row, calibration=None):
         if excluded.get("excluded"):
             raise LeftOut(excluded["excluded"])
         if row["kind"] not in KINDS:
-            raise LeftOut(f"kind {row['kind']} is not about placement")
+            raise LeftOut(NO_PLAN.get(row["kind"], f"kind {row['kind']} is not about placement"))
         KINDS[row["kind"]](fact, row["setting"], calibration or {})
     except LeftOut as why:
         fact.left_out = str(why)
@@ -457,6 +457,10 @@ def _kv_capacity(fact, s, calibration):
     _interval(fact, box, tokens)
 
 
+NO_PLAN = {
+    "nccl_all_reduce_multinode": "one message over a network that the row does not name",
+    "tp_prefill": "the row states no prompt length",
+}
 KINDS = {
     "tp_throughput": _throughput,
     "pp_throughput": _throughput,
