@@ -2,9 +2,10 @@
 
     python benchmarks/grading.py [speed] [growth] [forged] [--write]
 
-speed: submissions of lab 01 (solutions, starters and mistakes, mixed) per second. In each round
-    ours grades all of them, starting its servers anew, and the other two grade a fifth of them: one
-    process per submission, as many at a time, without any isolation.
+speed: submissions of lab 01 per second, of two classes: a mixed one (solutions, starters and
+    mistakes in turn) and a perfect one (solutions). In each round ours grades all of them, with
+    hidden numbers, starting its servers anew, and the other two grade a fifth of them: one process
+    per submission, as many at a time, without any isolation.
 growth: time and memory of the grader's processes for 100 to 2,000 submissions.
 forged: the corpus against the other two, which run it in their own process. A submission is forged
     when it scores more than its header says it deserves. They run inside bubblewrap, for this
@@ -85,6 +86,14 @@ def mixed_sources(count):
     return [f"{source}\n# {n}\n".encode() for n, source in enumerate(sources)]
 
 
+def perfect_sources(count):
+    """Solutions that differ in a comment."""
+    return [LAB.file("solution").read_bytes() + f"\n# {n}\n".encode() for n in range(count)]
+
+
+CLASSES = {"mixed": mixed_sources, "perfect": perfect_sources}
+
+
 # --- the three graders ----------------------------------------------------------------------------
 
 
@@ -92,7 +101,7 @@ def ours(sources, limits=None):
     """Scores, in the order of the sources."""
     jobs = [(n, Submission(f"s{n}", "lab-01", "", source)) for n, source in enumerate(sources)]
     scores = [None] * len(jobs)
-    engine = grade_locally(jobs, limits or Limits(), None, False, JOBS)
+    engine = grade_locally(jobs, limits or Limits(), b"benchmark's own secret", False, JOBS)
     for n, _, result, _ in engine:
         assert result["status"] == "graded", result["problem"]
         scores[n] = result["score"]
@@ -214,10 +223,9 @@ POINTS = points_of_checks()
 # --- what is measured -----------------------------------------------------------------------------
 
 
-def speed(count, rounds):
+def speed(sources, rounds):
     """Seconds per submission of each grader, per round."""
-    sources = mixed_sources(count)
-    few = sources[: max(6, count // 5)]
+    few = sources[: max(6, len(sources) // 5)]
     times = {"grading": [], "pytest": [], "gradescope-utils": []}
     scores = {name: {} for name in times}
     with ThreadPoolExecutor(JOBS) as pool:
@@ -236,7 +244,12 @@ def speed(count, rounds):
     pairs = [(scores["grading"][source], score) for source, score in scores["pytest"].items()]
     assert all(own <= other for own, other in pairs), f"ours gives more than plain pytest: {pairs}"
     differ = sum(own != other for own, other in pairs)
-    result = {"submissions": count, "jobs": JOBS, "compared": len(pairs), "scored_lower": differ}
+    result = {
+        "submissions": len(sources),
+        "jobs": JOBS,
+        "compared": len(pairs),
+        "scored_lower": differ,
+    }
     for name, values in times.items():
         result[name] = {"per_s": round(1 / statistics.median(values), 2)}
     for name in ("pytest", "gradescope-utils"):
@@ -302,7 +315,6 @@ def forged():
     )
     readable = [_text_or_problem(source)[0] for source in sources]
     table = {case.name: {"deserves": case.deserves()[1]} for case in cases}
-    # a case that needs hidden numbers is run by all three on the published ones
     graded = [(c, s) for c, s in zip(cases, readable, strict=True) if s is not None]
     for (case, _), score in zip(graded, ours([s for _, s in graded], limits), strict=True):
         table[case.name]["grading"] = score
@@ -315,11 +327,10 @@ def forged():
     print(f"{'case':32} {'deserves':>9} " + " ".join(f"{name:>17}" for name in names))
     counts = dict.fromkeys(names, 0)
     for case, row in table.items():
-        hidden = next(c for c in cases if c.name == case).header.get("secret")
         cells = []
         for name in names:
             score = row.get(name, 0)
-            over = score > row["deserves"] and not hidden
+            over = score > row["deserves"]
             counts[name] += over
             cells.append(f"{score:g}{' FORGED' if over else ''}")
         print(f"{case:32} {'<=' + str(row['deserves']):>9} " + " ".join(f"{c:>17}" for c in cells))
@@ -340,7 +351,9 @@ def main():
     what = options.what or ["speed", "growth", "forged"]
     found = {}
     if "speed" in what:
-        found["speed"] = speed(options.count, options.rounds)
+        found["speed"] = {
+            name: speed(sources(options.count), options.rounds) for name, sources in CLASSES.items()
+        }
         print(json.dumps(found["speed"], indent=1))
     if "growth" in what:
         found["growth"] = growth(options.sizes)
