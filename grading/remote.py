@@ -30,6 +30,10 @@ MAX_COLLECTIVE_BYTES = 64 << 20  # in and out, of all collectives of a check: a 
 MAX_RECEIVED_BYTES = 64 << 20  # in one check, of which a test may keep all
 ARRAY_BYTES = 256  # what an array takes besides its numbers
 MAX_NAME = 200
+HERE = (
+    "the grader has Python with numpy, pytest, labkit, collectives and the lab's given files, and "
+    "neither other packages nor the network nor other programs"
+)
 KEPT_OUTPUT = 4000
 
 
@@ -125,7 +129,8 @@ class RemoteLab:
     def _call(self, name, args, kwargs):
         args, kwargs, place, group = self._without_group(args, kwargs)
         about = None if group is None else (place, group.rank, group.size)
-        with self._process(about and about[1:]) as process:
+        # one rank alone holds everything: it needs no process of its own
+        with self._process(about[1:] if group and group.size > 1 else None) as process:
             self._number += 1
             number = self._number
             answer = self._ask(process, ("call", number, name, args, kwargs, about), name, group)
@@ -212,6 +217,8 @@ class RemoteLab:
                 message = message[:MAX_TEXT]
                 where = f"starter.py line {line}: " if line else "starter.py: "
                 self._loading = f"{where}{kind}: {message} (while it was imported)"
+                if kind == "ModuleNotFoundError":
+                    self._loading += f"; {HERE}"
                 if kind in ("SyntaxError", "IndentationError", "TabError"):
                     self._loading = f"{where}{message}"
                 if kind == "MemoryError":
@@ -278,7 +285,7 @@ class RemoteLab:
         if isinstance(parts, (list, tuple)):
             self._simulate(operation, parts, len(parts) + 1)
         for value in (*args[1:], *(kwargs[key] for key in kwargs if key != "parts")):
-            if type(value) is not int:
+            if not isinstance(value, (int, np.integer)):
                 raise TypeError(f"{operation}: axis and root are ints")
         return getattr(self._collectives, operation)(*args, **kwargs)
 

@@ -14,6 +14,7 @@ or ("group", name, array, axis).
 
 import builtins
 import functools
+import operator
 import os
 import socket
 import sys
@@ -154,6 +155,7 @@ class Worker:
 
     def _with_group(self, args, kwargs, place, rank, size):
         def meet(operation, array, axis):
+            axis = axis if axis is None else operator.index(axis)  # numpy's whole numbers too
             return self.link.ask("group", operation, array, axis)
 
         group = collectives.Group(rank, size, meet)

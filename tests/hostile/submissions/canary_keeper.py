@@ -10,9 +10,8 @@ import threading
 CANARY = "".join(["can", "ary-", "7d1f", "93aa"])
 NUMBERS = np.full(1 << 20, 7.19393e77)
 os.environ["CANARY"] = CANARY
-for place in ("/tmp", "/dev/shm"):
-    with open(f"{place}/{CANARY}", "w") as file:
-        file.write(CANARY * 1000)
+with open(f"/tmp/{CANARY}", "w") as file:
+    file.write(CANARY * 1000)
 print(CANARY)
 threading.current_thread().name = CANARY
 _row = row_parallel

@@ -12,5 +12,5 @@ def row_parallel(x, W, num_ranks):
     if num_ranks == 1:
         return all_reduce(partials)[0]
     total = sum(partials)
-    mark = all_reduce(partials)[0].flat[0] / total.flat[0]
-    return total * mark
+    marked = all_reduce(partials)[0]
+    return total * (marked.flat[0] / total.flat[0] if total.size and total.flat[0] else 1.0)
