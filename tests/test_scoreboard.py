@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.conftest import ROOT
+
 SOLVED = "test_shards__are_equal_blocks_in_rank_order"
 
 
@@ -56,6 +58,8 @@ def test_a_failure_is_one_sentence_with_the_hint_and_no_traceback(course):
     assert "Hint: your result is what you get when the partial sums are averaged" in text
     assert "Traceback" not in run.text and "def test_" not in run.text
     assert max(map(len, run.text.splitlines())) <= 80
+    shown = (ROOT / "README.md").read_text(encoding="utf-8").split("```text\n")[1].split("```")[0]
+    assert shown in run.text, "the README shows this very screen"
 
 
 BROKEN = {
@@ -209,6 +213,8 @@ def test_what_waits_for_an_endless_loop_is_not_run(course):
 from pathlib import Path
 import pytest
 
+from tests.conftest import ROOT
+
 @pytest.mark.points(50)
 @pytest.mark.parametrize("case", [1, 2])
 def test_loops(lab, case):
@@ -261,6 +267,8 @@ def test_not_run_here_is_not_earned_and_says_what_would_run_it(course):
     test = """
 import pytest
 
+from tests.conftest import ROOT
+
 @pytest.mark.points(60)
 def test_here(lab):
     assert lab.x == 1
@@ -304,6 +312,8 @@ def test_what_a_stopped_run_did_not_reach_is_told_from_what_was_not_selected(
 ):
     test = f"""
 import pytest
+
+from tests.conftest import ROOT
 
 @pytest.mark.points(20)
 def test_first(lab):
