@@ -334,10 +334,14 @@ def test_replicas_or_tp__refuses_a_single_sequence(lab):
 # --- Part B: the same numbers, live -----------------------------------------------------------
 
 
+def live_run():
+    """live/run.py, beside this file: the loader puts the lab's folder on the path."""
+    return importlib.import_module("live.run")
+
+
 def measure(tp_size):
     """A live run at tp_size 1 or 2, both started at once and once per process."""
-    run = importlib.import_module("live.run")  # beside this file: the loader puts it on the path
-    return run.measure(1, 2)[tp_size - 1]
+    return live_run().measure(1, 2)[tp_size - 1]
 
 
 @pytest.mark.points(4)
@@ -473,7 +477,7 @@ def test_collectives_per_step__of_a_live_engine(lab):
     run = measure(2)
     for report in run["reports"]:
         for key, lengths in [("steps", [6]), ("steps_together", [6, 11])]:  # of two_way.PROMPTS
-            live = [totals(calls) for calls in report[key]]
+            live = [live_run().totals(calls) for calls in report[key]]
             check_bill(lab, run["config"], 2, live, lengths, f"rank {report['rank']}")
 
 
@@ -802,14 +806,6 @@ def check_bill(lab, config, tp_size, steps, prompt_lengths, where):
         )
         bill = lab.collectives_per_step(model, tp_size, tokens, len(prompt_lengths))
         expect_equal(bill, live, idea=idea)
-
-
-def totals(calls):
-    found = {}
-    for operation, payload in calls:
-        count, total = found.get(operation, (0, 0))
-        found[operation] = (count + 1, total + payload)
-    return found
 
 
 # --- how schedules are judged -----------------------------------------------------------------
