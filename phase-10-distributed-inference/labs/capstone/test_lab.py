@@ -441,7 +441,7 @@ def links(num_ranks, draw):
     return {
         "num_ranks": num_ranks,
         "link": draw.choice([(40, 2000), (270, 100), (20, 9000)]),
-        "num_layers": draw.choice([3, 6]),
+        "num_layers": draw.choice([2, 4]),
     }
 
 
@@ -555,8 +555,8 @@ def middle(values):
     return sum(left) / len(left)
 
 
-def expect_diagnosis(lab, evidence, truth, tolerance=0.08, idea=""):
-    """Cause, place, and a cost within `tolerance`: in 900 runs noise moved it by 0.06 at most."""
+def expect_diagnosis(lab, evidence, truth, tolerance=0.1, idea=""):
+    """Cause, place, and a cost within `tolerance`: in 1,200 runs noise moved it by 0.07 at most."""
     found = lab.diagnose(evidence)
     expect_equal(sorted(found), ["cause", "cost", "numbers", "where"], part="'s keys")
     expect_equal(found["cause"], truth["cause"], part="['cause']", idea=idea)
