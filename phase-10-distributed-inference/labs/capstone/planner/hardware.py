@@ -46,7 +46,7 @@ _GRAPHS = {
 ENGINES = {
     "vllm": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
     "vllm-0.5": _GRAPHS
-    | {"step_us": [5000, 10000, 18000], "sequence_us": [100, 200, 350]}
+    | {"step_us": [2800, 5500, 10000], "sequence_us": [55, 110, 200]}
     | {"reserved_output": 0.5, "of_free": False},
     "vllm-eager": _GRAPHS
     | {"launch_us": [100, 200, 350], "reserved_output": 0.5, "of_free": False},
@@ -218,9 +218,21 @@ def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="
         nodes=nodes,
         engine=engine,
         price_per_gpu_hour=own.get("price_per_gpu_hour"),
-        constants=CONSTANTS | ENGINES[engine] | own.get("constants", {}),
+        constants=CONSTANTS | _on_host(ENGINES[engine], row) | own.get("constants", {}),
         **chosen,
     )
+
+
+def _on_host(engine, row):
+    """An engine's constants, its host time on the CPU that a GPU is sold with.
+
+    `host` of gpus.json: how much longer that CPU takes than an H100's. 1.8 for the time of the
+    A100: one engine under one load made 3,400 tokens/s on an H100, 1,518 on an A100 (Llama-3.1-8B
+    FP8, LambdaLabsML/vllm-benchmark benchmark_v0.md), most of which is the host's time.
+    """
+    slower, host = row.get("host", 1.0), ("step_us", "sequence_us", "launch_us")
+    scaled = {name: [value * slower for value in engine[name]] for name in host if engine[name]}
+    return engine | scaled
 
 
 def _check_link(role, link):
