@@ -141,7 +141,7 @@ measure-pipeline: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 04: time a rea
 	@$(PY) $(LABS)/lab-04-pipeline-bubble/measure_pipeline.py --out out/measure-pipeline
 
 # make place MODEL=qwen2.5-72b GPU=h100 GPUS=8 NODES=2 PROMPT=2000 OUTPUT=500 TTFT=0.5 TPOT=0.03
-PLACE_OPTIONS = $(foreach option,MODEL CONFIG GPU GPUS NODES BOX LINK NETWORK PROMPT OUTPUT CONCURRENCY TTFT TPOT CONTEXT PRICE CHECK SVG,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) "$($(option))"))
+PLACE_OPTIONS = $(foreach option,MODEL CONFIG GPU GPUS NODES BOX LINK NETWORK PROMPT OUTPUT CONCURRENCY TTFT TPOT CONTEXT PRICE CHECK SVG PLAN QUANT ENGINE MEASURED CALIBRATE UTILIZATION,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) "$($(option))"))
 
 .PHONY: place place-facts place-live
 place: $(VENV)/.group-labs ## where to put a model: make place MODEL=qwen2.5-72b GPU=h100 GPUS=8 NODES=2

@@ -569,6 +569,24 @@ def test_a_fact_is_read_from_its_words_alone():
     assert "Yi-34B" in nothing.left_out
 
 
+def test_rows_of_other_words_are_judged_or_left_out_and_never_stop_the_program():
+    rows = [row | {"id": f"other-{n}"} for n, row in enumerate(facts.load_rows()) if n % 3 == 0]
+    for n, row in enumerate(rows):
+        lost = list(row["setting"])[n % len(row["setting"])]
+        row["setting"] = {key: value for key, value in row["setting"].items() if key != lost}
+    rows += [
+        {"id": "a", "kind": "weather", "setting": {}, "value": 1, "unit": "", "source": ""},
+        {"id": "b", "kind": "max_context", "unit": "", "source": "", "value": 8,
+         "setting": {"model": "Yi-34B", "gpu": "A100", "tp": 4}},
+        {"id": "c", "kind": "tp_throughput", "unit": "", "source": "TensorRT-LLM", "value": 8,
+         "setting": {"model": "Llama-3.1-405B", "gpu": "L4", "tp": 1, "isl_osl": "128,128"}},
+    ]  # fmt: skip
+    found = scores.summary(rows)
+    assert found["judged"] + len(found["left_out"]) == len(rows)
+    assert {"a", "b"} <= set(found["left_out"]) and "c" in found["answers"]
+    assert list(scores.lines(found))
+
+
 def test_the_readme_prints_what_the_facts_print(found):
     readme = (CAPSTONE / "README.md").read_text()
     block = readme.partition("<!-- facts -->")[2].partition("<!-- /facts -->")[0]

@@ -484,7 +484,7 @@ def judge_all(rows):
     plain = [judge(row) for row in rows]
     boxes, rest = {}, []
     for fact in plain:
-        if fact.left_out or fact.box is None or fact.box in boxes:
+        if fact.left_out or not fact.predicted or fact.box is None or fact.box in boxes:
             continue
         boxes[fact.box] = _calibrate(fact)
         rest.append(fact.row["id"])
