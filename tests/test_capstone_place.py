@@ -93,6 +93,21 @@ def test_quantised_bytes_are_those_of_the_published_checkpoints():
         assert held == pytest.approx(size, rel=0.03), name
 
 
+def test_published_start_ups_say_the_weights_that_are_planned():
+    """Lab 02's quoted logs, within 0.5 %: what is left is the rope table and small tensors."""
+    quoted = labs.folder("lab-02") / "captures/quoted-logs/quoted.json"
+    names = {"llama-3-8b": "llama-3.1-8b"}
+    seen = 0
+    for row in json.loads(quoted.read_text())["weights"]:
+        name, plan = names.get(row["config"], row["config"]), Plan(1, row["tp_size"])
+        if name in models.shipped_names():
+            model = models.read(name)
+            planned = memory.weights_bytes(model, plan, memory.ranks(model, plan)[0])
+            assert planned / GIB == pytest.approx(row["weights_gib"], rel=0.005), row
+            seen += 1
+    assert seen >= 7
+
+
 def config(**changes):
     return json.loads((CAPSTONE / "models/llama-3.1-8b.json").read_text()) | changes
 
