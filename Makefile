@@ -96,7 +96,7 @@ incident: $(VENV)/.group-torch $(VENV)/.group-labs ## replay a capstone incident
 
 .PHONY: record-incidents
 record-incidents: $(VENV)/.group-torch $(VENV)/.group-labs ## record all capstone incidents again (Linux, root, quiet)
-	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents record
+	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents record $(GROUPS)
 
 .PHONY: toy-test
 toy-test: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 02: gradients of the Torch package against the unsharded model
