@@ -28,6 +28,13 @@ def pytest_pycollect_makemodule(module_path, parent):
         return NeedsLinux.from_parent(parent, path=module_path)
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that start ranks run one after the other: two at once would fight for the cores."""
+    for item in items:
+        if item.get_closest_marker("torch") or item.get_closest_marker("vllm"):
+            item.add_marker(pytest.mark.xdist_group("ranks"))
+
+
 @dataclass
 class Run:
     """What a command printed, and its exit status."""

@@ -164,7 +164,7 @@ def test_the_command_line_refuses_in_one_line(options, says):
 @pytest.mark.torch
 @pytest.mark.parametrize("link", ["simulated:0gbit", "simulated:1.2.3gbit", "slow"])
 def test_a_link_that_does_not_exist_is_refused(link):
-    from tensor_parallel_toy.link import make_link
+    from tensor_parallel_toy.group import make_link
 
     with pytest.raises(ValueError, match="neither 'auto' nor 'shm' nor like 'simulated:1gbit'"):
         make_link(link, None)

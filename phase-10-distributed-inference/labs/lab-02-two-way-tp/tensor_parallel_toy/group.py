@@ -8,8 +8,11 @@ import torch.distributed as dist
 
 from . import schedule as schedules
 from .deferred import Deferred
-from .link import make_link
+from .link import Link
 from .lost_rank import LostRank, agree
+from .nccl_link import NcclLink
+from .shm_link import ShmLink
+from .simulated_link import simulated_link
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -144,3 +147,17 @@ class _Call:
             action = "receiving" if verb == "wait" else "sending"
             error.add_note(f"{action} {tensor}[{chunk}], peer rank {peer}")
             raise
+
+
+def make_link(spec, group, timeout_s=30.0):
+    """`spec` is "auto", "shm" (ranks of one host), or "simulated:1gbit" (also "250mbit")."""
+    backend = dist.get_backend(group) if group else "gloo"
+    if spec == "auto" and backend == "nccl":
+        return NcclLink(group)
+    if spec == "auto":
+        return Link(group)
+    if backend != "gloo":
+        raise ValueError(f"link {spec!r} is for tensors of processors: use it with --backend gloo")
+    if spec == "shm":
+        return ShmLink(group, timeout_s)
+    return simulated_link(spec, group)

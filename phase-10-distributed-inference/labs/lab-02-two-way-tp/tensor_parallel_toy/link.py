@@ -40,23 +40,3 @@ class Arrival:
         for work in self.works:
             work.wait()
         return self.buffer
-
-
-def make_link(spec, group, timeout_s=30.0):
-    """`spec` is "auto", "shm" (ranks of one host), or "simulated:1gbit" (also "250mbit")."""
-    backend = dist.get_backend(group) if group else "gloo"
-    if spec == "auto" and backend == "nccl":
-        from .nccl_link import NcclLink
-
-        return NcclLink(group)
-    if spec == "auto":
-        return Link(group)
-    if backend != "gloo":
-        raise ValueError(f"link {spec!r} is for tensors of processors: use it with --backend gloo")
-    if spec == "shm":
-        from .shm_link import ShmLink
-
-        return ShmLink(group, timeout_s)
-    from .measure.simulated_link import simulated_link
-
-    return simulated_link(spec, group)

@@ -4,7 +4,7 @@ import torch
 
 from .. import parallel_linear
 from ..group import TensorParallel
-from .simulated_link import SimulatedLink, VirtualClock
+from ..simulated_link import SimulatedLink, VirtualClock
 
 ROWS, IN, OUT = 3, 20, 12  # rows of one chunk; features
 

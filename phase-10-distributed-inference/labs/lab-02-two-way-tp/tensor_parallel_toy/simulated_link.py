@@ -6,7 +6,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from ..link import Arrival, Link
+from .link import Arrival, Link
 
 
 def simulated_link(spec, group):
