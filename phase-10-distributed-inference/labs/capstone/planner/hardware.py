@@ -51,7 +51,11 @@ ENGINES = {
     "vllm-eager": _GRAPHS
     | {"launch_us": [100, 200, 350], "reserved_output": 0.5, "of_free": False},
     "sglang": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
-    "trtllm": _GRAPHS | {"reserved_output": 1.0, "of_free": True},
+    # TensorRT plans one buffer that tensors share; its runtime captures no graphs unless asked to
+    # (NVIDIA/TensorRT-LLM docs/source/reference/memory.md, useful-runtime-flags.md)
+    "trtllm": _GRAPHS
+    | {"activations": [0.4, 0.6, 1.2], "graphs_gb": [0.02, 0.1, 0.5]}
+    | {"reserved_output": 1.0, "of_free": True},
 }
 
 
