@@ -68,7 +68,9 @@ def record(name):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder).resolve()
         report = measure(name, folder)
-        replaced = {str(folder): "$RUN", str(Path(interpreter).parents[1]): "$VENV"}
+        environment = Path(interpreter).parent.parent
+        replaced = {str(folder): "$RUN", str(environment): "$VENV"}
+        replaced |= {str(environment.resolve()): "$VENV"}  # it may be reached through a link
         replaced |= {_inside(interpreter, "import sys; print(sys.base_prefix)"): "$PYTHON"}
         (target / "report.json").write_text(json.dumps(report, indent=1) + "\n")
         for log in folder.glob("rank-*.log"):
@@ -85,7 +87,7 @@ def record(name):
         versions=versions(interpreter),
         what=WHAT[name],
         seconds=round(time.monotonic() - began, 1),
-        replaced=sorted(replaced.values()),
+        replaced=sorted(set(replaced.values())),
     )
     print(f"{name}: {provenance['seconds']} s, {', '.join(provenance['sha256'])}")
 
