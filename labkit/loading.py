@@ -65,18 +65,13 @@ def chosen_implementation() -> str:
     return which
 
 
-def chosen_file(folder: Path) -> Path:
-    """The file that LAB_IMPL names in a lab's folder, for the programs that stand beside it."""
-    return Path(folder) / f"{chosen_implementation()}.py"
-
-
 def load_chosen(folder: Path) -> "Implementation":
     """What LAB_IMPL names in a lab's folder, for the programs that stand beside it.
 
     Ends the program with one sentence and status 2 when that is missing or cannot be imported.
     """
     try:
-        path = chosen_file(folder)
+        path = Path(folder) / f"{chosen_implementation()}.py"
         return Implementation(load_module(path), path)
     except (ValueError, LoadError) as error:
         _end(error)

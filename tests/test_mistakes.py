@@ -8,7 +8,7 @@ import pytest
 from labkit.loading import Lab, find_labs
 from labkit.mistakes import Mistake, find_hint, load_bank
 from labkit.mistakes.__main__ import Verdict
-from labkit.values import agree
+from labkit.plain import agree
 from tests.conftest import ROOT
 
 LABS_HERE = find_labs(ROOT)

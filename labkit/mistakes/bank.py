@@ -14,7 +14,7 @@ import textwrap
 from dataclasses import dataclass
 
 from labkit.loading import Lab, load_module
-from labkit.values import agree
+from labkit.plain import agree
 
 MAX_CAUSES = 2
 FEWEST_CALLS = 2  # one call is no evidence: many mistakes agree on it
