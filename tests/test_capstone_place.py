@@ -273,6 +273,10 @@ def test_illegal_sizes_are_named_and_legal_ones_do_not_straddle_nodes():
     legal, forbidden = plans.legal_plans(models.read("qwen2.5-7b"), hardware.box("h100", 2))
     assert {plan.tp_size for plan in legal} == {1, 2, 4}  # 28 heads
     assert forbidden["2 x TP8"] == ["num_heads"]
+    legal, _ = plans.legal_plans(models.read("gpt-oss-120b"), hardware.box("h100"))
+    assert {plan.tp_size for plan in legal} == {1, 2, 4, 8}  # 90 blocks, rounded up for each rank
+    _, forbidden = plans.legal_plans(models.read("minimax-m2.5"), hardware.box("h100"))
+    assert forbidden["TP8"] == ["moe_intermediate_size"]  # 1536 is 12 blocks of 128
     for name in ("llama-3.1-8b", "qwen3-235b-a22b", "deepseek-v3", "gpt-oss-120b"):
         legal, _ = plans.legal_plans(models.read(name), hardware.box("h100", 3, 4))
         assert all(12 % plan.gpus_per_replica == 0 for plan in legal)

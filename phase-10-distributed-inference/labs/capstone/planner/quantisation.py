@@ -57,7 +57,9 @@ NAMED = {
     "fp8": Quantisation("fp8", 1.0, 8),
     "fp8-block": Quantisation("fp8-block", 1 + 4 / 128**2, 8, block=128),
     "int4": Quantisation("int4", 0.5 + 2.5 / 128, 16, block=128),
-    "mxfp4": Quantisation("mxfp4", 0.5 + 1 / 32, 16, block=32, experts_only=True),
+    # vLLM rounds a rank's share of the blocks up: any tp that divides the width will do
+    # (vllm/model_executor/models/gpt_oss.py, per_rank_intermediate_size)
+    "mxfp4": Quantisation("mxfp4", 0.5 + 1 / 32, 16, experts_only=True),
     "nvfp4": Quantisation("nvfp4", 0.5 + 1 / 16, 4, block=16),
 }
 FUSED = {  # vLLM's name: what a checkpoint may call one of its parts
@@ -114,7 +116,7 @@ def understand(config, asked, architecture):
         return Quantisation("fp8, rows", 1.0, 8, ignored=ignored)
     if method == "mxfp4":
         # exact names in its list are modules of every layer; experts alone are quantised
-        return Quantisation("mxfp4", 0.5 + 1 / 32, 16, 32, experts_only=True)
+        return NAMED["mxfp4"]
     if method == "modelopt" or found.get("quant_algo"):
         algorithm = str(found.get("quant_algo") or found.get("quant_method")).upper()
         if algorithm == "FP8":
