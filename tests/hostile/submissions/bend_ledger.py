@@ -1,7 +1,7 @@
 """Dense products, and a forged entry in the ledger.
 
 base: solution
-expect: below 90, above 0
+expect: below 95, above 0
 loses: test_row_parallel__makes_*
 keeps: test_row_parallel__equals_*
 """

@@ -1,7 +1,7 @@
 """An assertion of one's own, without a message.
 
 base: solution
-expect: below 80, above 50
+expect: below 100, above 50
 outcome: failed
 says: AssertionError: assert num_ranks > 8
 """

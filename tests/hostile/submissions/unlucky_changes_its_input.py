@@ -2,7 +2,7 @@
 
 base: solution
 expect: below 100, above 0
-loses: test_inputs_are_left_*
+loses: test_row_parallel__equals*
 keeps: test_column_parallel__equals_*
 """
 

@@ -3,8 +3,7 @@
 lab: lab-04
 base: solution
 expect: below 100, above 0
-outcome: memory
-loses: test_plan_bill
+loses: test_plan_bill__follows*
 """
 
 _bill = plan_bill
