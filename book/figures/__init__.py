@@ -2,18 +2,31 @@
 
 import re
 
-from .cost import cost_curve, decode_share, regimes
+from .collective import collectives, sequence_parallel, ways_to_all_reduce
+from .cost import cost_curve, decode_share, dispatch, protocols, regimes, roofline
 from .memory import kv_heads, weights_per_rank
 from .overlap import overlap, recorded
-from .overview import five_ways, token_path
-from .pipeline import bubble_curves, grid, latency_throughput
+from .overview import decision, five_ways, token_path
+from .pipeline import (
+    bubble_curves,
+    decode_loop,
+    grid,
+    latency_throughput,
+    schedules,
+    straggler,
+    two_nodes,
+)
 from .sharding import column_row, mlp, ring
 
 __all__ = [
     "bubble_curves",
+    "collectives",
     "column_row",
     "cost_curve",
+    "decode_loop",
+    "decision",
     "decode_share",
+    "dispatch",
     "draw",
     "five_ways",
     "grid",
@@ -21,10 +34,17 @@ __all__ = [
     "latency_throughput",
     "mlp",
     "overlap",
+    "protocols",
     "recorded",
     "regimes",
     "ring",
+    "roofline",
+    "schedules",
+    "sequence_parallel",
+    "straggler",
     "token_path",
+    "two_nodes",
+    "ways_to_all_reduce",
     "weights_per_rank",
 ]
 

@@ -164,3 +164,140 @@ def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
         "the rank's own share of the weights."
     )
     return plot.figure(alt, caption, min_width=560)
+
+
+def dispatch():
+    """One-shot, two-shot and ring on eight H100s: which is fastest for which payload."""
+    lab03 = solution("lab-03")
+    p, kernel_s = 8, facts()["cus0239"]["value"] * 1e-6
+    c_s, a_s, busbw = h100_constants()
+    lines = (
+        ("one-shot", lambda x: lab03.one_shot_all_reduce_s(p, x, kernel_s, busbw)),
+        ("two-shot", lambda x: lab03.two_shot_all_reduce_s(p, x, kernel_s, busbw)),
+        ("ring", lambda x: lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw)),
+    )
+    sizes, times = SIZES[:5], TIMES[:4]
+    plot = Plot(
+        (1024, 2**26), (1e-6, 1e-3), "payload", "time", sizes, times, log_x=True, log_y=True,
+        right=40,
+    )  # fmt: skip
+    xs = ladder(1024, 2**26, 1.3)
+    for series, (_, seconds) in enumerate(lines):
+        plot.curve(xs, [seconds(x) for x in xs], series)
+    plot.label(1200, 3.3e-6, "one-shot: one round", 0)
+    plot.label(1200, 7.2e-6, "two-shot: two rounds", 1)
+    plot.label(1200, 2.2e-5, "ring: fourteen hops", 2)
+    cross = one_shot_until(p, kernel_s, busbw)
+    plot.points([cross], [lines[0][1](cross)], 0)
+    alt = (
+        "Time against payload for three ways to all-reduce among eight H100s. For small payloads "
+        "one-shot is fastest, two-shot next, the ring slowest. One-shot rises first, since it "
+        f"moves the most bytes, and crosses two-shot at {cross / 1e3:.0f} kilobytes."
+    )
+    caption = (
+        f"Eight H100s in lab 03's model: a kernel of {kernel_s * 1e6:.2f} µs as measured with "
+        "vLLM's, the ring's constants as fitted above. The dot is where one-shot stops being "
+        "the fastest."
+    )
+    return plot.figure(alt, caption, min_width=560)
+
+
+def one_shot_until(num_ranks, kernel_s, busbw):
+    """The payload at which the lines of one-shot and two-shot cross."""
+    part = (num_ranks - 1) - 2 * (num_ranks - 1) / num_ranks
+    return kernel_s * busbw / part
+
+
+def h100_constants():
+    """(c, a, busbw) that calibrate finds for eight H100s, as in cost_curve."""
+    measured = {p: _measured("H100", p) for p in (2, 8)}
+    tiny = [(p, *measured[p][0]) for p in (2, 8)]
+    return solution("lab-03").calibrate([*tiny, (8, *measured[8][-1])])
+
+
+def protocols():
+    """NCCL's protocols as lab 03 models them, and their minimum, on eight H100s."""
+    lab03 = solution("lab-03")
+    c_s, a_s, busbw = h100_constants()
+    sizes = SIZES[1:]
+    plot = Plot(
+        (2**14, 2**30),
+        (1e-5, 1e-2),
+        "payload",
+        "time",
+        sizes,
+        TIMES[1:],
+        log_x=True,
+        log_y=True,
+        right=40,
+    )
+    xs = ladder(2**14, 2**30, 1.3)
+    for series, row in enumerate(lab03.NCCL_PROTOCOLS):
+        ys = [lab03.predict_all_reduce_s(8, x, c_s, a_s, busbw, [row]) for x in xs]
+        plot.curve(xs, ys, series, "dash")
+    ys = [lab03.predict_all_reduce_s(8, x, c_s, a_s, busbw) for x in xs]
+    plot.line([(plot.x(x), plot.y(y)) for x, y in zip(xs, ys, strict=True)], "fg", "thick")
+    plot.label(2**23, 7e-5 * 4, "LL", 0, "end")
+    plot.label(2**14.5, 8.2e-5, "Simple, short messages", 1)
+    plot.label(2**14.5, 4.1e-5, "Simple, full pipeline", 2)
+    alt = (
+        "Time against payload on eight H100s for three rows of protocol constants. LL is fastest "
+        "for small messages, Simple with a full pipeline for large ones, and Simple with short "
+        "messages for a stretch between. The library takes the lowest of the three."
+    )
+    caption = (
+        "Dashed: each row of NCCL_PROTOCOLS by itself, with the constants fitted above. Thick: the "
+        "fastest of the three, which is what predict_all_reduce_s returns."
+    )
+    return plot.figure(alt, caption, min_width=560)
+
+
+def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
+    """A step of an 8B model against its tokens: flat while it reads, rising while it multiplies."""
+    lab03 = solution("lab-03")
+    gpu = lab03.GPUS["H100"]
+    memory = gpu["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    flops = gpu["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+    ticks = [(v, str(v)) for v in (1, 4, 16, 64, 256, 1024, 4096)]
+    times = [(1e-3, "1 ms"), (1e-2, "10 ms"), (1e-1, "100 ms")]
+    plot = Plot(
+        (1, 4096), (3e-4, 0.2), "tokens per step", "time", ticks, times, log_x=True, log_y=True,
+        right=40,
+    )  # fmt: skip
+    xs = sorted({round(x) for x in ladder(1, 4096, 1.15)})
+
+    def bill(tokens):
+        messages, payload = lab03.step_messages(num_layers, tokens, hidden_size, 2)
+        c_s, a_s, busbw = (
+            sum(lab03.LINKS[gpu["link"]][n]) / 2 for n in ("c_s", "a_s", "busbw_bytes_per_s")
+        )
+        return messages * lab03.ring_all_reduce_s(8, payload, c_s, a_s, busbw)
+
+    one = [lab03.step_s(weight_bytes, 1, memory, x, flops) for x in xs]
+    eight = [lab03.step_s(weight_bytes, 8, memory, x, flops) for x in xs]
+    plot.curve(xs, one, 0)
+    plot.curve(xs, eight, 1)
+    plot.curve(xs, [bill(x) for x in xs], 2, "dash")
+    meet = gpu["flops_per_s"] / gpu["memory_bytes_per_s"]
+    meet *= lab03.ACHIEVED_ARITHMETIC / lab03.ACHIEVED_BANDWIDTH
+    x = plot.x(meet)
+    plot.line([(x, plot.bottom), (x, plot.top)], "muted", "dash thin")
+    plot.text(x + 6, plot.top + 12, f"{meet:.0f} tokens", "muted", "start", 12)
+    plot.text(x - 6, plot.top + 12, "reading", "muted", "end", 12)
+    plot.text(x + 6, plot.top + 28, "multiplying", "muted", "start", 12)
+    plot.label(1.1, one[0] * 1.2, "one H100", 0)
+    plot.label(1.1, eight[0] * 0.62, "eight H100s, without messages", 1)
+    plot.label(1.1, bill(1) * 1.25, "their messages", 2)
+    alt = (
+        f"Time of a step of an 8B model against its tokens, both axes logarithmic. On one H100 it "
+        f"is flat at {one[0] * 1e3:.1f} ms up to {meet:.0f} tokens and rises in proportion from "
+        f"there. On eight it has the same shape at an eighth. The messages of the eight cost "
+        f"{bill(1) * 1e3:.1f} ms at one token and {bill(4096) * 1e3:.0f} ms at 4,096."
+    )
+    caption = (
+        "An 8B model in BF16, the middle of NVLink 4's ranges, a ring. "
+        f"At {meet:.0f} tokens a program that gets {lab03.ACHIEVED_BANDWIDTH:.0%} of the printed "
+        f"bandwidth and {lab03.ACHIEVED_ARITHMETIC:.0%} of the printed arithmetic reads and "
+        "multiplies for equally long."
+    )
+    return plot.figure(alt, caption, min_width=560)

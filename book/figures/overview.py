@@ -2,77 +2,113 @@
 
 from labkit.svg import SERIES, Drawing
 
+from .panels import panels
+
 
 def five_ways():
-    """What each rank holds under TP, PP, DP, EP and CP: layers across, width down."""
-    d = Drawing(700, 250)
-    names = ("TP", "PP", "DP", "EP", "CP")
-    subtitles = ("inside a layer", "by layers", "by requests", "by experts", "by tokens")
-    crosses = (
-        "sums, twice per layer",
-        "one activation per cut",
-        "nothing (inference)",
-        "tokens, there and back",
-        "keys and values",
+    """What each of two ranks holds under DP, TP, PP, EP and CP: layers run downwards."""
+    ways = (
+        ("DP", "by requests", "nothing crosses", "each rank holds the whole model"),
+        ("TP", "inside a layer", "sums, twice per layer", "each rank holds half of every layer"),
+        ("PP", "between layers", "one activation per cut", "each rank holds half of the layers"),
+        (
+            "EP",
+            "by experts",
+            "tokens, there and back",
+            "each rank holds half of the experts and a copy of the attention",
+        ),
+        (
+            "CP",
+            "by tokens",
+            "keys, values or partial results",
+            "each rank holds the whole model and half of the tokens of a sequence",
+        ),
     )
-    for k, name in enumerate(names):
-        x = 12 + k * 138
-        d.text(x + 58, 22, name, "fg", size=17, extra="bold")
-        d.text(x + 58, 42, subtitles[k], "muted", size=12)
-        if name == "TP":
+    drawings = []
+    for name, cut, crosses, holds in ways:
+        d = Drawing(216, 236)
+        d.text(108, 18, name, "fg", size=17, extra="bold")
+        d.text(108, 36, f"cut {cut}", "muted", size=12)
+        for rank in range(2):
+            x, fill = 12 + rank * 102, SERIES[rank]
+            d.text(x + 45, 58, f"rank {rank}", fill, size=12, extra="bold")
             for layer in range(4):
-                for half in range(2):
-                    d.rect(x + 10 + half * 48, 60 + layer * 32, 48, 26, SERIES[half], "edge")
-        elif name == "PP":
-            for layer in range(4):
-                d.rect(x + 10, 60 + layer * 32, 96, 26, SERIES[layer // 2], "edge")
-        elif name == "DP":
-            for copy in range(2):
-                for layer in range(4):
-                    d.rect(x + 10 + copy * 54, 60 + layer * 32, 42, 26, SERIES[copy], "edge")
-        elif name == "EP":
-            for layer in range(4):
-                if layer % 2:
-                    for expert in range(4):
-                        d.rect(
-                            x + 10 + expert * 24,
-                            60 + layer * 32,
-                            24,
-                            26,
-                            SERIES[expert // 2],
-                            "edge",
-                        )
-                else:
-                    d.rect(x + 10, 60 + layer * 32, 96, 26, "idle", "edge")
-        else:
-            for token in range(8):
-                d.rect(x + 10 + token * 12, 60, 12, 122, SERIES[token // 4], "edge")
-        d.text(x + 58, 206, "crosses:", "muted", size=12)
-        d.text(x + 58, 224, crosses[k], "fg", size=12)
-    alt = (
-        "Five ways to divide a model between two ranks. Tensor parallelism cuts every layer in "
-        "two; sums "
-        "cross twice per layer. Pipeline parallelism gives each rank half of the layers; one "
-        "activation "
-        "crosses per cut. Data parallelism gives each rank a whole copy and half of the "
-        "requests; in "
-        "inference nothing crosses. Expert parallelism divides the experts of the sparse layers; "
-        "tokens "
-        "travel to their experts and back. Context parallelism divides the tokens of a sequence; "
-        "keys and "
-        "values cross."
+                _held(d, name, rank, layer, x, 66 + layer * 30, fill)
+        d.text(108, 208, "crosses:", "muted", size=12)
+        d.text(108, 226, crosses, "fg", size=12)
+        drawings.append((d, f"{name}, cut {cut}: {holds}. What crosses: {crosses}."))
+    return panels(
+        drawings,
+        "Filled is what a rank holds; white is what it does not have. Under EP grey is the "
+        "attention, copied on both ranks, between layers of experts. Under CP both ranks have all "
+        "the weights (grey), and the tokens of one sequence are divided (colour).",
     )
-    return d.figure(
-        alt,
-        "Blue is rank 0, orange is rank 1, grey is on both. Layers run downwards.",
-        min_width=640,
+
+
+def _held(d, name, rank, layer, x, y, fill):
+    """One layer of one rank."""
+
+    def cells(count, mine):
+        for k in range(count):
+            look = fill if mine(k) else "bg"
+            d.rect(x + k * 90 / count, y, 90 / count, 24, look, "edge" if mine(k) else "box")
+
+    if name == "DP":
+        cells(1, lambda k: True)
+    elif name == "TP":
+        cells(2, lambda k: k == rank)
+    elif name == "PP":
+        cells(1, lambda k: layer // 2 == rank)
+    elif name == "EP" and layer % 2:
+        cells(4, lambda k: k // 2 == rank)
+    elif name == "EP":
+        d.rect(x, y, 90, 24, "idle", "edge")
+        d.text(x + 45, y + 16, "attention", "fg", size=11)
+    else:
+        d.rect(x, y, 90, 10, "idle", "edge")
+        for token in range(8):
+            mine = token // 4 == rank
+            look = (fill, "edge") if mine else ("bg", "box")
+            d.rect(x + token * 11.25, y + 12, 11.25, 12, *look)
+
+
+def decision():
+    """Which split to try first, as questions in their order."""
+    steps = (
+        ("Does one GPU hold the weights,", "with room for the cache you need?", None),
+        ("yes, and users are patient", "replicas (DP): nothing crosses", "c2"),
+        (
+            "yes, and each token must be faster",
+            "TP inside the node, if it pays",
+            "c0",
+        ),
+        ("no, but one node does", "TP inside the node", "c0"),
+        ("no, it needs several nodes", "TP inside the nodes, PP across them", "c1"),
+    )
+    d = Drawing(340, 372)
+    d.rect(10, 8, 320, 54, "idle", "box", 10)
+    d.text(170, 31, steps[0][0], "fg", size=14, extra="bold")
+    d.text(170, 50, steps[0][1], "fg", size=14, extra="bold")
+    d.line([(26, 62), (26, 332)], "muted")
+    for k, (condition, plan, fill) in enumerate(steps[1:]):
+        y = 82 + k * 74
+        d.line([(26, y + 30), (46, y + 30)], "muted", "arrow")
+        d.text(48, y + 4, condition, "fg", "start", 13)
+        d.rect(48, y + 14, 284, 34, fill, "edge", 6)
+        d.text(190, y + 36, plan, "bg", size=12, extra="bold")
+    alt = "Which split to try first. " + "; ".join(
+        f"{condition}: {plan}" for condition, plan, _ in steps[1:]
+    )
+    return panels(
+        [(d, alt)],
+        "The first question, and the plan to try first. Very many experts add EP and very long "
+        "contexts add CP to any of the four. Every arrow is an inequality that the labs compute.",
     )
 
 
 def token_path():
     """One decode step on two ranks of vLLM, and where they meet."""
     steps = (
-        ("EngineCore", "collective_rpc: one message for all ranks", None),
         ("embedding", "each rank looks up its rows of the vocabulary", "all-reduce"),
         ("qkv_proj", "column-parallel: this rank's heads", None),
         ("attention", "its heads, its KV cache", None),
@@ -80,43 +116,38 @@ def token_path():
         ("gate_up_proj", "column-parallel: this rank's half", None),
         ("down_proj", "row-parallel: a partial sum", "all-reduce"),
         ("lm_head", "its rows of the vocabulary", "all-gather"),
-        ("sampler", "one rank answers the engine", None),
+        ("sampler", "both ranks sample; rank 0's answer is used", None),
     )
-    d = Drawing(720, 52 + len(steps) * 42)
-    d.text(170, 22, "rank 0", "c0", size=14, extra="bold")
-    d.text(360, 22, "rank 1", "c1", size=14, extra="bold")
+    d = Drawing(740, 104 + len(steps) * 42)
+    d.rect(100, 8, 330, 34, "idle", "box", 5)
+    d.text(265, 30, "EngineCore: a process of its own", "fg", size=13, extra="bold")
+    d.text(450, 24, "broadcasts one message", "muted", "start", 12)
+    d.text(450, 39, "to the workers (collective_rpc)", "muted", "start", 12)
+    for x, rank in ((170, 0), (360, 1)):
+        d.line([(x, 42), (x, 58)], "muted", "arrow")
+        d.text(x, 76, f"worker, rank {rank}", f"c{rank}", size=14, extra="bold")
+    first = 88
     for i, (name, what, meet) in enumerate(steps):
-        y = 34 + i * 42
+        y = first + i * 42
         for rank, x in ((0, 100), (1, 290)):
-            ghost = name in ("EngineCore", "sampler") and rank == 1
-            d.rect(x, y, 140, 30, "idle" if ghost else SERIES[rank], "box", 5)
-            label = "waits" if ghost and name == "EngineCore" else "discards" if ghost else name
-            d.text(
-                x + 70,
-                y + 20,
-                label,
-                "fg" if ghost else "bg",
-                size=13,
-                extra="" if ghost else "bold",
-            )
+            d.rect(x, y, 140, 30, SERIES[rank], "box", 5)
+            d.text(x + 70, y + 20, name, "bg", size=13, extra="bold")
             if i + 1 < len(steps):
                 d.line([(x + 70, y + 30), (x + 70, y + 42)], "muted", "thin")
         if meet:
             d.line([(242, y + 15), (288, y + 15)], "c2", "thick")
             d.text(450, y + 13, meet, "c2", "start", 13, "bold")
-            d.text(450, y + 28, what, "muted", "start", 11)
+            d.text(450, y + 28, what, "muted", "start", 12)
         else:
-            d.text(450, y + 20, what, "muted", "start", 11)
-    top, bottom = 34 + 2 * 42 - 6, 34 + 7 * 42 - 8
+            d.text(450, y + 20, what, "muted", "start", 12)
+    top, bottom = first + 42 - 6, first + 6 * 42 - 8
     d.line([(90, top), (80, top), (80, bottom), (90, bottom)], "muted", "thin")
     d.text(72, (top + bottom) / 2, "every layer", "muted", "end", 12)
     alt = (
-        "One decode step on two ranks. The engine sends one message. Both ranks look up "
-        "embeddings and "
-        "all-reduce. In every layer they run their own heads and meet in an all-reduce after "
-        "o_proj, run "
-        "their half of the MLP and meet in an all-reduce after down_proj. The logits are "
-        "all-gathered, and "
-        "one rank answers."
+        "One decode step on two ranks. EngineCore, a third process, sends one message to both "
+        "workers. Both ranks look up embeddings and all-reduce. In every layer they run their own "
+        "heads and meet in an all-reduce after o_proj, run their half of the MLP and meet in an "
+        "all-reduce after down_proj. The logits are all-gathered, both ranks sample, and the "
+        "engine uses rank 0's answer."
     )
     return d.figure(alt, "Green bars are the only places where the ranks meet.", min_width=600)

@@ -1,18 +1,32 @@
 """Lab 04's schedules as pictures."""
 
-from labbook.labs import solution
+import re
+from itertools import groupby
+
+from labbook.labs import capture, solution
 
 from labkit.svg import SERIES, Drawing, Plot
 
+from .panels import panels
 
-def _cells(d, rows, x0, y0, size, label):
-    for y, row in enumerate(rows):
-        d.text(x0 - 8, y0 + y * size + size * 0.68, f"stage {y}", "muted", "end", 12)
-        for x, cell in enumerate(row):
-            fill, text = label(cell)
-            d.rect(x0 + x * size, y0 + y * size, size, size, fill, "edge")
-            if text:
-                d.text(x0 + (x + 0.5) * size, y0 + (y + 0.66) * size, text, "bg", size=size * 0.46)
+KINDS = {"F": "c0", "B": "c1", "I": "c3", "W": "c2"}  # forward, backward, and its two halves
+
+
+def _row(d, y, height, name, spans, x0, tick):
+    """One stage: spans are (start, ticks, label, fill, extra) in ticks."""
+    d.text(x0 - 8, y + height * 0.66, name, "muted", "end", 12)
+    for start, ticks, label, fill, extra in spans:
+        width = ticks * tick
+        d.rect(x0 + start * tick, y, width, height, fill, f"edge {extra}".strip())
+        size = min(height * 0.5, width * 0.8, 13)
+        if label and size >= 9:
+            ink = "fg" if extra or fill == "idle" else "bg"
+            d.text(x0 + (start + ticks / 2) * tick, y + height * 0.66, label, ink, size=size)
+
+
+def _microbatch(number):
+    """A colour for each microbatch, so that the eye can follow one through the stages."""
+    return SERIES[number % len(SERIES)]
 
 
 def grid(p=4, m=8):
@@ -22,9 +36,14 @@ def grid(p=4, m=8):
     share = lab04.grid_bubble(rows)
     size = min(34, 560 / len(rows[0]))
     d = Drawing(80 + len(rows[0]) * size, p * size + 44)
-    _cells(d, rows, 66, 8, size, lambda c: ("idle", "") if c is None else ("c0", str(c)))
+    for stage, row in enumerate(rows):
+        spans = [
+            (t, 1, "", "idle", "") if cell is None else (t, 1, str(cell), _microbatch(cell), "")
+            for t, cell in enumerate(row)
+        ]
+        _row(d, 8 + stage * size, size, f"stage {stage}", spans, 66, size)
     d.text(66, p * size + 30, "time, one microbatch per tick", "muted", "start", 12)
-    d.line([(240, p * size + 26), (300, p * size + 26)], "muted", "arrow thin")
+    d.line([(262, p * size + 26), (322, p * size + 26)], "muted", "arrow thin")
     idle = sum(cell is None for row in rows for cell in row)
     alt = (
         f"A grid of {p} stages by {len(rows[0])} ticks. Microbatch i enters stage s at tick i + "
@@ -33,10 +52,185 @@ def grid(p=4, m=8):
         f"are idle."
     )
     caption = (
-        f"{p} stages, {m} microbatches: {idle} idle cells of {p * len(rows[0])}, "
-        f"a bubble of {share}."
+        f"{p} stages, {m} microbatches, a colour each. {idle} of {p * len(rows[0])} cells are "
+        f"idle, grey: a bubble of {share}."
     )
     return d.figure(alt, caption, min_width=min(480, int(d.width)))
+
+
+def straggler(stage_s=(1, 1, 2, 1), m=8):
+    """One slow stage: everybody else waits for it, once per microbatch."""
+    lab04 = solution("lab-04")
+    total = lab04.makespan_s(list(stage_s), m)
+    tick, height = 560 / total, 30
+    d = Drawing(650, len(stage_s) * height + 44)
+    arrivals = [0] * m
+    for stage, seconds in enumerate(stage_s):
+        spans, free = [], 0
+        for i in range(m):
+            start = max(arrivals[i], free)
+            if start > free:
+                spans.append((free, start - free, "", "idle", ""))
+            spans.append((start, seconds, str(i), _microbatch(i), ""))
+            arrivals[i] = free = start + seconds
+        if free < total:
+            spans.append((free, total - free, "", "idle", ""))
+        _row(d, 8 + stage * height, height, f"stage {stage}", spans, 66, tick)
+    assert arrivals[-1] == total
+    d.text(66, len(stage_s) * height + 32, f"{total} ticks", "muted", "start", 12)
+    slow = max(range(len(stage_s)), key=lambda s: stage_s[s])
+    alt = (
+        f"{len(stage_s)} stages, {m} microbatches; stage {slow} takes {stage_s[slow]} ticks for "
+        f"each, the others one. Stage {slow} works without a pause; before and behind it every "
+        f"other stage waits one tick per microbatch. The run takes {total} ticks."
+    )
+    fast = lab04.makespan_s([1] * len(stage_s), m)
+    caption = f"Stage {slow} is twice as slow. The run takes {total} ticks instead of {fast}."
+    return d.figure(alt, caption, min_width=480)
+
+
+def decode_loop(p=4, flights=(1, 2, 4), ticks=12):
+    """Decoding goes round: with fewer microbatches in flight than stages, stages idle."""
+    size = 22
+    drawings = []
+    for in_flight in flights:
+        d = Drawing(66 + ticks * size, p * size + 34)
+        one = "microbatch" if in_flight == 1 else "microbatches"
+        d.text(58, 16, f"{in_flight} {one} in flight", "fg", "start", 13, "bold")
+        busy = 0
+        for stage in range(p):
+            spans = []
+            for t in range(ticks):
+                number = (t - stage) % p
+                works = t >= stage and number < in_flight
+                busy += works and t >= p
+                fill = _microbatch(number) if works else "idle"
+                spans.append((t, 1, str(number) if works else "", fill, ""))
+            _row(d, 26 + stage * size, size, f"stage {stage}", spans, 58, size)
+        share = busy / (p * (ticks - p))
+        drawings.append(
+            (d, f"{p} stages, {in_flight} in flight: {share:.0%} of the cells work once full.")
+        )
+    return panels(
+        drawings,
+        "Decoding: the number is the microbatch, which enters stage 0 again only after it has left "
+        "the last stage. A pipeline is full when as many are in flight as it has stages.",
+    )
+
+
+def schedules(p=4, m=8):
+    """GPipe, 1F1B, interleaved 1F1B and zero bubble on one time axis: the same work each time."""
+    lab04 = solution("lab-04")
+    zbv = next(
+        one
+        for one in capture("lab-04/captures/torch-schedules/orders.json")
+        if (one["schedule"], one["p"], one["m"]) == ("ZBVZeroBubble", p, m)
+    )
+    parse = re.compile(r"(\d+)([FIW])(\d+)")
+    cells = [
+        [(f[2], int(f[1]), int(f[3])) if (f := parse.match(op)) else None for op in ops.split()]
+        for ops in zbv["ranks"]
+    ]
+    width = max(map(len, cells))
+    cells = [row + [None] * (width - len(row)) for row in cells]
+    cases = (  # name, grid, full ticks per cell, what changed
+        ("GPipe", lab04.replay(lab04.gpipe_order(p, m)), 1, "all forwards, then all backwards"),
+        ("1F1B", lab04.replay(lab04.one_f_one_b_order(p, m)), 1, "backwards start early"),
+        (
+            "interleaved",
+            lab04.replay(lab04.interleaved_order(p, m, 2)),
+            0.5,
+            "two thin stages per rank",
+        ),
+        ("zero bubble (ZBV)", cells, 0.5, "weight gradients fill the gaps"),
+    )
+    longest = max(len(rows[0]) * unit for _, rows, unit, _ in cases)
+    tick, height, block = 600 / longest, 20, p * 20 + 62
+    d = Drawing(676, len(cases) * block + 18)
+    said = []
+    for k, (name, rows, unit, change) in enumerate(cases):
+        top = k * block
+        bubble = lab04.grid_bubble(rows)
+        d.text(60, top + 18, name, "fg", "start", 14, "bold")
+        d.text(60, top + 35, f"{change}; bubble {bubble}", "muted", "start", 12)
+        for rank, row in enumerate(rows):
+            spans, t = [], 0
+            for cell, run in groupby(row):
+                ticks = len(list(run))
+                if cell is None:
+                    spans.append((t * unit, ticks * unit, "", "idle", ""))
+                else:
+                    kind, stage, i = cell
+                    thin = "soft" if stage >= p else ""
+                    spans.append((t * unit, ticks * unit, str(i), KINDS[kind], thin))
+                t += ticks
+            _row(d, top + 44 + rank * height, height, f"rank {rank}", spans, 60, tick)
+        said.append(f"{name}: {change}, {len(rows[0]) * unit:g} ticks, bubble {bubble}")
+    y = len(cases) * block + 10
+    x = 60
+    for fill, extra, words in (
+        ("c0", "", "forward"),
+        ("c1", "", "backward"),
+        ("c3", "", "its input half"),
+        ("c2", "", "its weight half"),
+        ("c0", "soft", "pale: second thin stage"),
+        ("idle", "", "idle"),
+    ):
+        d.rect(x, y - 10, 11, 11, fill, extra)
+        d.text(x + 16, y, words, "fg", "start", 12)
+        x += 30 + 6.2 * len(words)
+    alt = f"{p} ranks, {m} microbatches, the same work in four orders. " + "; ".join(said) + "."
+    caption = (
+        "The same work four times, on one time axis. The first three are replayed from lab 04's "
+        "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures."
+    )
+    return d.figure(alt, caption, min_width=620)
+
+
+def two_nodes():
+    """Two nodes of four GPUs: TP across all eight, and TP inside with PP across."""
+    drawings = []
+    for title, stages, alt in (
+        ("TP=8", 1, "One ring of eight ranks runs through both nodes, in every layer, twice."),
+        (
+            "TP=4 × PP=2",
+            2,
+            "Four ranks of node 0 form the first stage and ring among themselves; four ranks of "
+            "node 1 form the second. One activation crosses between the nodes.",
+        ),
+    ):
+        d = Drawing(336, 236)
+        d.text(168, 16, title, "fg", size=15, extra="bold")
+        for node in range(2):
+            x = 12 + node * 170
+            d.rect(x, 30, 142, 166, "bg", "box", 8)
+            d.text(x + 71, 186, f"node {node}", "muted", size=12)
+            fill = SERIES[node if stages == 2 else 0]
+            spots = [(x + 38, 64), (x + 104, 64), (x + 104, 134), (x + 38, 134)]
+            for k, (cx, cy) in enumerate(spots):
+                d.rect(cx - 22, cy - 17, 44, 34, fill, "edge", 6)
+                d.text(cx, cy + 4, f"rank {node * 4 + k}", "bg", size=11)
+            links = [(0, 1), (1, 2), (2, 3), (3, 0)]
+            if stages == 1:  # one ring through both nodes
+                del links[3 if node else 1]
+            for (ax, ay), (bx, by) in ((spots[a], spots[b]) for a, b in links):
+                shift = 22 if ay == by else 0
+                sign = 1 if bx > ax else -1
+                down = 0 if ax != bx else 17 if by > ay else -17
+                d.line([(ax + sign * shift, ay + down), (bx - sign * shift, by - down)], "muted")
+        if stages == 1:
+            d.line([(138, 54), (198, 54)], "c1", "thick")
+            d.line([(138, 144), (198, 144)], "c1", "thick")
+            d.text(168, 220, "the ring crosses twice, in each of its hops", "fg", size=12)
+        else:
+            d.line([(154, 99), (182, 99)], "c2", "arrow thick")
+            d.text(168, 220, "one activation crosses, once", "fg", size=12)
+        drawings.append((d, f"{title} on two nodes of four GPUs. {alt}"))
+    return panels(
+        drawings,
+        "Boxes are nodes, grey lines the links inside them. What leaves a node is thick. The text "
+        "has nodes of eight; four are drawn.",
+    )
 
 
 def bubble_curves():
@@ -85,7 +279,7 @@ def latency_throughput():
         (1, 16),
         (0.7, 16),
         "stages p",
-        "relative to one device",
+        "times that of one device",
         [(p, str(p)) for p in ps],
         [(v, f"{v} ×") for v in (1, 2, 4, 8, 16)],
         log_x=True,
@@ -102,6 +296,10 @@ def latency_throughput():
         f"the latency of one microbatch by {latency[-1]:.2f}: it never falls below that of one "
         f"device."
     )
-    return plot.figure(
-        alt, "A model of 80 ms on one device, 1 ms per hop, 32 microbatches.", min_width=520
+    bubble = float(lab04.bubble_fraction(16, m))
+    caption = (
+        f"A model of {model_s * 1e3:.0f} ms on one device, {hop_s * 1e3:.0f} ms per hop, {m} "
+        f"microbatches. At 16 stages throughput stays below 16 times because {bubble:.0%} of the "
+        "time is bubble, and hops come on top."
     )
+    return plot.figure(alt, caption, min_width=520)
