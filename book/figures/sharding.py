@@ -113,7 +113,7 @@ def ring(num_ranks=4):
     assert all(count == p for row in states[-1] for count in row)
     cell, gap = 20, 14
     block = p * cell + gap
-    d = Drawing(70 + len(states) * block, 84 + p * 26)
+    d = Drawing(70 + len(states) * block, 60 + p * 26)
     for s, state in enumerate(states):
         x0 = 62 + s * block
         name = "start" if s == 0 else f"step {s}"
@@ -137,16 +137,6 @@ def ring(num_ranks=4):
         a, b = 62 + first * block, 62 + last * block + p * cell
         d.line([(a, 20), (b, 20)], "muted", "thin")
         d.text((a + b) / 2, 14, f"{name}: {half} steps", "muted", size=12)
-    y = 72 + p * 26
-    d.text(
-        62,
-        y,
-        "The number is how many ranks' values a chunk holds. Orange: just received. Blue: "
-        "complete.",
-        "muted",
-        "start",
-        12,
-    )
     alt = (
         f"Ring all-reduce among {p} ranks. Each buffer is cut into {p} chunks. In {half} steps "
         f"each rank "
@@ -156,4 +146,9 @@ def ring(num_ranks=4):
         f"moving one "
         f"{p}th of the buffer per rank."
     )
-    return d.figure(alt, "", min_width=640)
+    caption = (
+        "A row is a rank's buffer, a column a chunk; the number says how many ranks' values it holds. "
+        f"In each step every rank passes one chunk to the next rank, and rank {p - 1} to rank 0. "
+        "Orange was just received and added to, blue is complete."
+    )
+    return d.figure(alt, caption, min_width=640)

@@ -240,6 +240,17 @@ def extra_points(prefix: str) -> int:
     return sum(claim.points for claim in claims(prefix) if needs & set(claim.marks))
 
 
+def stretch_points(prefix: str) -> int:
+    """Points of the functions that are marked as a stretch."""
+    points = points_of_tasks(lab(prefix))
+    return sum(points[gap.function] for gap in gaps(prefix) if gap.stretch)
+
+
+def readme(prefix: str) -> str:
+    """A lab's README on one line, so that a check can ask whether its typed numbers still hold."""
+    return " ".join((lab(prefix).path / "README.md").read_text(encoding="utf-8").split())
+
+
 def bill_models() -> dict[str, dict[str, Any]]:
     """What the communication bill needs of each recorded model, weights in its own element type."""
     lab02 = solution("lab-02")

@@ -38,6 +38,8 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "facts": labs.facts,
         "stub": labs.stub,
         "hints": labs.hints,
+        "readme": labs.readme,
+        "stretch_points": labs.stretch_points,
         "claims": labs.claims,
         "extra_points": labs.extra_points,
         "claims_table": labs.claims_table,
