@@ -148,7 +148,7 @@ def ring(num_ranks=4):
     )
     caption = (
         "A row is a rank's buffer, a column a chunk; the number says how many ranks' values it "
-        f"holds. In each step every rank passes one chunk to the next rank, and rank {p - 1} to rank 0. "
+        f"holds. In each step every rank passes one chunk to the next, and rank {p - 1} to rank 0. "
         "Orange was just received and added to, blue is complete."
     )
     return d.figure(alt, caption, min_width=640)

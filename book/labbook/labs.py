@@ -246,9 +246,13 @@ def stretch_points(prefix: str) -> int:
     return sum(points[gap.function] for gap in gaps(prefix) if gap.stretch)
 
 
-def readme(prefix: str) -> str:
-    """A lab's README on one line, so that a check can ask whether its typed numbers still hold."""
-    return " ".join((lab(prefix).path / "README.md").read_text(encoding="utf-8").split())
+def readme_says(prefix: str, *texts: str) -> bool:
+    """Does the README that a chapter includes still say this? Guards the numbers typed there."""
+    said = " ".join((lab(prefix).path / "README.md").read_text(encoding="utf-8").split())
+    for text in texts:
+        if text not in said:
+            raise BookError(f"the README of {prefix} does not say {text!r}, as computed")
+    return True
 
 
 def bill_models() -> dict[str, dict[str, Any]]:
