@@ -33,7 +33,7 @@ def numbered(num_heads, hidden, head_dim):
 
 
 def table(lab, ranks, heads, kv_heads):
-    """A header and one row per rank: MLP units, query heads, KV heads and columns of Wo it holds."""
+    """One line per rank: the MLP units, query heads, KV heads and columns of Wo that it holds."""
     units = 2 * ranks
     weights = [numbered(count, 4, HEAD_DIM) for count in (heads, kv_heads, kv_heads)]
     weights.append(numbered(heads, 4, HEAD_DIM).T)
