@@ -34,6 +34,8 @@ from .markdown import BookError, Fence, Prose, outside_code, segments
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
 RUN = ("py", "check", "stub", "hints", "figure")
 STATIC = ("code", "fact")
+TEXT_FENCE = re.compile(r"(?ms)^```text\n.*?^```$")
+DRAWING = re.compile(r"!\[[^\]]*\]\([^)]+\)")
 README = "README: "  # how the pieces of an included README name their file
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
@@ -117,6 +119,7 @@ def _included(target: str, build: Build) -> str:
 
     `| before subsections`: only what stands before its first subheading.
     `| figures a, b`: the drawings in text fences give way to these figures, one each.
+    `| drawings a, b`: so do the SVG files; `| tasks without drawings` leaves them out.
     """
     place, _, option = (part.strip() for part in target.partition(" | "))
     _, text = excerpt(build.repo, place)
@@ -124,15 +127,15 @@ def _included(target: str, build: Build) -> str:
     how, _, names = option.partition(" ")
     if option == "before subsections":
         text = text.partition("\n###")[0]
-    elif option == "tasks":
+    elif how == "tasks" and names in ("", "without drawings"):
         text = _with_hints(text, place.partition("/")[0])
-    elif how == "figures":
-        calls = [name.strip() for name in names.split(",")]
-        parts = re.split(r"(?ms)^```text\n.*?^```$", text)
+        text = re.sub(DRAWING, "", text) if names else text
+    elif how in ("figures", "drawings"):
+        calls = [f"{{{{figure: {name.strip()}}}}}" for name in re.split(r",(?![^(]*\))", names)]
+        parts = re.split(TEXT_FENCE if how == "figures" else DRAWING, text)
         if len(parts) != len(calls) + 1:
-            raise BookError(f"{place} has {len(parts) - 1} text drawings, not {len(calls)}")
-        drawn = [f"{{{{figure: {call}}}}}" for call in calls]
-        text = "".join(part + figure for part, figure in zip(parts, [*drawn, ""], strict=True))
+            raise BookError(f"{place} has {len(parts) - 1} {how} to replace, not {len(calls)}")
+        text = "".join(part + new for part, new in zip(parts, [*calls, ""], strict=True))
     elif option or not text.strip():
         raise BookError(f"nothing to include: {target}")
     folder = find_file(build.repo, place.partition(":")[0]).parent
