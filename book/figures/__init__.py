@@ -4,9 +4,10 @@ import re
 
 from .collective import collectives, sequence_parallel, ways_to_all_reduce
 from .cost import cost_curve, decode_share, dispatch, protocols, regimes, roofline
-from .memory import kv_heads, weights_per_rank
+from .engine import lockstep, process_tree, token_path
+from .memory import gpu_memory, kv_heads, weights_per_rank
 from .overlap import overlap, recorded
-from .overview import decision, five_ways, token_path
+from .overview import decision, five_ways
 from .pipeline import (
     bubble_curves,
     decode_loop,
@@ -29,11 +30,14 @@ __all__ = [
     "dispatch",
     "draw",
     "five_ways",
+    "gpu_memory",
     "grid",
     "kv_heads",
     "latency_throughput",
+    "lockstep",
     "mlp",
     "overlap",
+    "process_tree",
     "protocols",
     "recorded",
     "regimes",

@@ -1,83 +1,141 @@
-"""Lab 02's ledger of a start-up as pictures."""
+"""Lab 02's ledger of a start-up as pictures, and one GPU's memory as the planner divides it."""
 
-from labbook.labs import capture, solution
+import os
 
-from labkit.svg import SERIES, Drawing, Plot
+from labbook.labs import model as shape_of
+from labbook.labs import solution
 
-GIB = 2**30
+from labkit.svg import Drawing
+
+GIB, MIB, GB = 2**30, 2**20, 1e9
+WIDTH = 420  # fits a phone without scrolling
+
+
+def beyond_a_share(config, tp):
+    """MiB that a rank holds beyond an even share of the parameters, by name."""
+    lab02 = solution("lab-02")
+    whole = lab02.rank_weights(shape_of(config), 1)["parameters_bytes"]
+    mine = lab02.rank_weights(shape_of(config), tp)
+    return {
+        "whole on every rank": (mine["parameters_bytes"] - whole / tp) / MIB,
+        "rope table": mine["rope_table_bytes"] / MIB,
+        "allocator's rounding": mine["allocator_rounding_bytes"] / MIB,
+    }
 
 
 def weights_per_rank(config="llama-3.1-8b"):
-    """Bytes of weights on one rank at TP 1, 2, 4 and 8: what splits and what does not."""
+    """Weights on one rank at TP 1, 2, 4 and 8: an even share, and what comes on top of it."""
     lab02 = solution("lab-02")
-    model = lab02.model_shape(capture(f"lab-02/configs/{config}.json"))
-    sizes = (1, 2, 4, 8)
-    whole = lab02.rank_weights(model, 1)["total_bytes"]
-    top = whole / GIB * 1.1
-    plot = Plot(
-        (0, 4),
-        (0, top),
-        "",
-        "GiB on one rank",
-        [],
-        [(v, str(v)) for v in range(0, int(top) + 1, 4)],
-        height=320,
-    )
+    sizes, top, height = (1, 2, 4, 8), 42, 150
+    totals = [lab02.rank_weights(shape_of(config), tp)["total_bytes"] / GIB for tp in sizes]
+    d = Drawing(WIDTH, 398)
+    d.text(10, 18, "GiB of weights on one rank", "fg", "start", 14, "bold")
+    for k, (tp, total) in enumerate(zip(sizes, totals, strict=True)):
+        x, bar = 30 + k * 100, total / totals[0] * height
+        d.rect(x, top + height - bar, 64, bar, "c0")
+        d.text(x + 32, top + height - bar - 6, f"{total:.3f}", "fg", size=13)
+        d.text(x + 32, top + height + 18, f"TP={tp}", "fg", size=13)
+    d.line([(10, top + height), (410, top + height)], "muted", "thin")
+    d.text(10, 244, "of these, MiB beyond an even share", "fg", "start", 14, "bold")
+    colours = {"whole on every rank": "c1", "rope table": "c2", "allocator's rounding": "c3"}
     said = []
     for k, tp in enumerate(sizes):
-        parts = lab02.rank_weights(model, tp)
-        x, width = plot.x(k + 0.2), plot.x(0.6) - plot.x(0)
-        share = whole / GIB / tp
-        total = parts["total_bytes"] / GIB
-        plot.rect(x, plot.y(total), width, plot.bottom - plot.y(total), SERIES[0])
-        plot.line([(x - 10, plot.y(share)), (x + width + 10, plot.y(share))], "c1", "dash")
-        plot.text(x + width / 2, plot.y(total) - 18, f"{total:.3f}", size=13)
-        over = (parts["total_bytes"] - whole / tp) / 2**20
-        plot.text(
-            x + width / 2, plot.y(total) - 5, f"{over:+.1f} MiB" if tp > 1 else "", "muted", size=11
-        )
-        plot.text(plot.x(k + 0.5), plot.bottom + 19, f"TP={tp}", size=13)
-        said.append(f"TP={tp} {total:.3f} GiB")
-    alt = (
-        "Weights on one rank of an 8B model: "
-        + ", ".join(said)
-        + ". Each rank holds a little more than "
-        "its even share, because norms and position tables are whole on every rank."
-    )
+        parts, x, floor = beyond_a_share(config, tp), 30 + k * 100, 336
+        for name, size in parts.items():
+            d.rect(x, floor - size * 1.8, 64, size * 1.8, colours[name])
+            floor -= size * 1.8
+        d.text(x + 32, floor - 6, f"+{sum(parts.values()):.1f}", "fg", size=13)
+        said.append(f"TP={tp} {totals[k]:.3f} GiB, {sum(parts.values()):.1f} MiB beyond its share")
+    d.line([(10, 336), (410, 336)], "muted", "thin")
+    for k, (name, fill) in enumerate(colours.items()):
+        x, y = 14 + (k % 2) * 200, 352 + (k // 2) * 24
+        d.rect(x, y, 14, 14, fill)
+        d.text(x + 21, y + 12, name, "fg", "start", 13)
+    alt = f"Weights of {config} on one rank: " + "; ".join(said) + "."
     caption = (
-        "Bars: lab 02's ledger. Dashed: all that one GPU holds, its rope table and rounding "
-        "included, divided by TP. In grey: what a rank holds beyond that."
+        f"{config} in bf16. Above, everything a rank holds. Below, what it holds beyond the "
+        "parameters divided by TP, on a scale of its own."
     )
-    return plot.figure(alt, caption, min_width=480)
+    return d.figure(alt, caption)
 
 
-def kv_heads(num_kv_heads=4):
-    """Which rank stores which KV heads at TP 2, 4 and 8."""
+def kv_heads(num_kv_heads=8):
+    """Which rank stores which KV heads, up to twice as many ranks as heads."""
     lab02 = solution("lab-02")
-    d = Drawing(680, 210)
-    for row, tp in enumerate((2, 4, 8)):
-        y = 20 + row * 62
-        d.text(60, y + 24, f"TP={tp}", "fg", "end", 14, "bold")
-        each = lab02.kv_heads_per_rank(num_kv_heads, tp)
-        width = 600 / tp
+    sizes = (2, num_kv_heads // 2, num_kv_heads, 2 * num_kv_heads)
+    d = Drawing(WIDTH, 20 + 66 * len(sizes))
+    for row, tp in enumerate(sizes):
+        y, seen = 26 + row * 66, set()
+        d.text(6, y - 8, f"TP={tp}", "fg", "start", 14, "bold")
+        each, width = lab02.kv_heads_per_rank(num_kv_heads, tp), 408 / tp
         for rank in range(tp):
-            x = 72 + rank * width
-            d.rect(x, y, width - 6, 36, "idle", "box", 4)
-            first = rank * num_kv_heads // tp
+            x = 6 + rank * width
+            d.rect(x, y, width - 3, 36, "idle", "box", 4)
+            w = (width - 5) / each
             for j in range(each):
-                head = first + j
-                w = min(30, (width - 16) / each - 4)
-                hx = x + 6 + j * (w + 4)
-                d.rect(hx, y + 6, w, 24, SERIES[head], "edge", 3)
-                d.text(hx + w / 2, y + 22, str(head), "bg", size=12, extra="bold")
-            d.text(x + (width - 6) / 2, y + 50, f"rank {rank}", "muted", size=11)
+                head = rank * num_kv_heads // tp + j
+                d.rect(x + 1 + j * w, y + 5, w - 1, 26, "c4" if head in seen else "c2", "edge", 3)
+                d.text(x + 1 + (j + 0.5) * w, y + 23, str(head), "bg", size=13, extra="bold")
+                seen.add(head)
     alt = (
-        f"A model with {num_kv_heads} KV heads. At TP=2 each rank stores two, at TP=4 one. At "
-        f"TP=8 there are "
-        "more ranks than KV heads, so every head is stored on two ranks."
+        f"A model with {num_kv_heads} KV heads at TP={', '.join(map(str, sizes))}. Up to "
+        f"TP={num_kv_heads} each head is stored once, so a rank stores fewer and fewer. At "
+        f"TP={2 * num_kv_heads} every head is stored on two ranks, so a rank stores as much as "
+        f"at TP={num_kv_heads}."
     )
     return d.figure(
         alt,
-        f"{num_kv_heads} KV heads. Beyond TP={num_kv_heads}, more ranks save no KV memory.",
-        min_width=560,
+        f"{num_kv_heads} KV heads; each frame is a rank. Green: stored once. Ochre: a copy of a "
+        f"head that another rank holds too. Beyond TP={num_kv_heads} a rank saves no KV memory.",
     )
+
+
+def placed(name, tp, gpu="h100", nodes=1, **load):
+    """(one GPU's memory, the box) of one engine at this TP, by the capstone's planner."""
+    solution("capstone")  # puts the capstone's folder on the path
+    os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
+    from planner import hardware, memory, models, plans
+    from planner.timing import Load
+
+    box = hardware.box(gpu, nodes)
+    model = models.read(name)
+    defaults = {"max_model_len": model.max_positions}
+    return plans.evaluate(model, box, memory.Plan(1, tp), Load(**(defaults | load))), box
+
+
+def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
+    """One GPU's memory as a bar: weights, everything else by name, the cache, and the rest."""
+    d = Drawing(WIDTH, 84 * len(sizes) + 84)
+    said = []
+    for row, tp in enumerate(sizes):
+        found, box = placed(name, tp)
+        memory, y = found.memory, 30 + row * 84
+        other = sum(memory["other"].values())
+        cache = max(0.0, memory["kv_bytes"])
+        rest = box.reported_bytes - memory["weights_bytes"] - other - cache
+        d.text(6, y - 9, f"TP={tp}", "fg", "start", 14, "bold")
+        x = 6.0
+        for fill, size in zip(
+            ("c0", "c1", "c3", "idle"), (memory["weights_bytes"], other, cache, rest), strict=True
+        ):
+            width = max(0.0, size) / box.reported_bytes * 408
+            d.rect(x, y, width, 30, fill, "edge")
+            if width > 40:
+                d.text(x + width / 2, y + 20, f"{size / GB:.1f}", "bg" if fill != "idle" else "fg",
+                       size=13, extra="bold")  # fmt: skip
+            x += width
+        tokens = f"longest context {memory['longest_context']:,} tokens"
+        d.text(6, y + 47, f"{tokens}; {cache / GB:.1f} GB of cache", "muted", "start", 13)
+        said.append(f"at TP={tp} {memory['weights_bytes'] / GB:.1f} GB of weights, {other / GB:.1f} "
+                    f"GB of everything else, {cache / GB:.1f} GB of cache")  # fmt: skip
+    key = (("c0", "weights"), ("c1", "everything else"), ("c3", "KV cache"), ("idle", "not the engine's"))
+    for k, (fill, label) in enumerate(key):
+        x, y = 14 + (k % 2) * 200, 84 * len(sizes) + 22 + (k // 2) * 26
+        d.rect(x, y, 15, 15, fill, "edge")
+        d.text(x + 22, y + 12, label, "fg", "start", 13)
+    alt = f"One H100 that reports {box.reported_bytes / GB:.1f} GB: " + "; ".join(said) + "."
+    caption = (
+        f"{name} in bf16 on one of the H100s, in GB of {box.reported_bytes / GB:.1f} reported. "
+        "The engine may use 92 % of it; the last part is left to others."
+    )
+    return d.figure(alt, caption)

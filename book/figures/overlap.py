@@ -10,7 +10,7 @@ from labkit.svg import Drawing
 ORDERS = (
     ("all_gather_gemm_schedule__waits_for_all_chunks_first", "Gather everything, then multiply"),
     ("all_gather_gemm_schedule__sends_after_the_gemm", "Send a chunk after its own GEMM"),
-    ("", "Send first, multiply what is here, wait late"),
+    ("", "Send first, multiply meanwhile, wait late"),
 )
 
 
@@ -34,17 +34,17 @@ def overlap(num_ranks=4, comm=1):
     """What rank 0 does in each order: GEMM, wire, waiting."""
     runs = replays(num_ranks, comm)
     longest = max(run["makespan"] for _, run in runs)
-    d = Drawing(680, 40 + len(runs) * 104)
-    left, scale = 86, 570 / longest
+    d = Drawing(420, 40 + len(runs) * 104)  # fits a phone without scrolling
+    left, scale = 86, 326 / longest
     lanes = (("gemm", "GEMM", "c0"), ("send", "on the wire", "c2"), ("wait", "waiting", "c1"))
     said = []
     for k, (title, run) in enumerate(runs):
         top = 8 + k * 104
         exposed = run["exposed"][0]
-        d.text(left, top + 14, f"{title}: {run['makespan']} units", "fg", "start", 14, "bold")
+        d.text(4, top + 14, f"{title}: {run['makespan']} units", "fg", "start", 14, "bold")
         for row, (lane, label, fill) in enumerate(lanes):
             y = top + 24 + row * 23
-            d.text(left - 8, y + 14, label, "muted", "end", 12)
+            d.text(left - 8, y + 14, label, "muted", "end", 13)
             d.rect(left, y, longest * scale, 19, "idle")
             for span in run["spans"]:
                 if span["rank"] == 0 and span["lane"] == lane and span["end"] > span["start"]:
@@ -52,13 +52,13 @@ def overlap(num_ranks=4, comm=1):
                     d.rect(left + span["start"] * scale, y, width, 19, fill, "edge")
         said.append(f"{title}: {run['makespan']} units, of which rank 0 waits {exposed}")
     y = 24 + len(runs) * 104
-    d.text(left, y, "time; one GEMM of one chunk takes one unit", "muted", "start", 12)
+    d.text(left, y, "time; one GEMM of one chunk takes one unit", "muted", "start", 13)
     alt = (
         f"An all-gather and a matrix product on {num_ranks} ranks in three orders, as rank 0 sees "
         "them. " + ". ".join(said) + "."
     )
     caption = "The same operations in three orders, replayed on lab 02's simulated machine."
-    return d.figure(alt, caption, min_width=560)
+    return d.figure(alt, caption)
 
 
 def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
@@ -77,5 +77,8 @@ def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
         f"{said}. Overlapped, messages arrive while GEMMs run; in sequence they arrive while ranks "
         "wait."
     )
-    caption = "Recorded on two processor cores: real gloo messages, each rank behind a shaped link."
+    caption = (
+        "One MLP of one step, recorded on two processor cores: real gloo messages, each rank "
+        "behind a shaped link. The whole step is longer; its table follows."
+    )
     return drawing.figure(alt, caption, min_width=560)

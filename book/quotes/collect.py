@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 VERSION = "0.32.0"
-# id: (file, symbol, first line starts with, last line starts with)
+# id: (file, symbol or "" for the module, first line starts with, last line starts with)
 WANTED = {
     "enqueue": (
         "v1/executor/multiproc_executor.py",
@@ -87,12 +87,60 @@ WANTED = {
         "if self.use_all_gather:",
         "logits = tensor_model_parallel_gather",
     ),
+    "engine-process": (
+        "v1/engine/utils.py",
+        "CoreEngineProcManager.__init__",
+        "context.Process(",
+        "name=",
+    ),
+    "dispatch": (
+        "distributed/device_communicators/cuda_communicator.py",
+        "CudaCommunicator._log_all_reduce_backend_selection",
+        "all_potential_ar_backends = [",
+        "]",
+    ),
+    "flashinfer-default": (
+        "envs.py",
+        "",
+        "VLLM_ALLREDUCE_USE_FLASHINFER: bool",
+        "VLLM_ALLREDUCE_USE_FLASHINFER: bool",
+    ),
+    "flashinfer-sizes": (
+        "compilation/passes/fusion/allreduce_rms_fusion.py",
+        "",
+        "FI_ALLREDUCE_FUSION_MAX_SIZE_MB",
+        "},",
+    ),
+    "custom-sizes": (
+        "distributed/device_communicators/all_reduce_utils.py",
+        "",
+        "CUSTOM_ALL_REDUCE_MAX_SIZES",
+        "},",
+    ),
+    "sample": (
+        "v1/worker/gpu_model_runner.py",
+        "GPUModelRunner.sample_tokens",
+        "with record_function_or_nullcontext(",
+        "sampler_output = self._sample",
+    ),
+    "stage-tensors": (
+        "model_executor/models/llama.py",
+        "LlamaModel.__init__",
+        "self.make_empty_intermediate_tensors",
+        ")",
+    ),
+    "utilization": (
+        "config/cache.py",
+        "CacheConfig",
+        "gpu_memory_utilization: float",
+        "gpu_memory_utilization: float",
+    ),
 }
 
 
 def find(text: str, symbol: str) -> ast.AST:
     node: ast.AST = ast.parse(text)
-    for step in symbol.split("."):
+    for step in filter(None, symbol.split(".")):
         node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") == step)
     return node
 
@@ -103,11 +151,11 @@ def collect(package: Path) -> dict[str, object]:
         text = (package / file).read_text(encoding="utf-8")
         node = find(text, symbol)
         lines = text.splitlines()
-        inside = range(node.lineno - 1, node.end_lineno)
+        inside = range(getattr(node, "lineno", 1) - 1, getattr(node, "end_lineno", len(lines)))
         first = next(i for i in inside if lines[i].lstrip().startswith(start))
         last = next(i for i in inside if i >= first and lines[i].lstrip().startswith(end))
         body = "\n".join(lines[first : last + 1])
-        quotes[key] = {"file": file, "symbol": symbol, "lines": [first + 1, last + 1]}
+        quotes[key] = {"file": file, "symbol": symbol or "module level", "lines": [first + 1, last + 1]}
         quotes[key] |= {"text": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}
     return {
         "project": "vLLM",

@@ -1,0 +1,120 @@
+"""An engine's processes, and the path of one token through two of them."""
+
+import re
+
+from labbook.labs import capture
+
+from labkit.svg import SERIES, Drawing
+
+WIDTH = 420  # fits a phone without scrolling; text of 13 stays above 11 pixels there
+
+
+def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
+    """The processes of one engine on two ranks, with the ids that a recorded start-up printed."""
+    text = capture(log)
+    pids = {
+        name: re.search(rf"\({name} pid=(\d+)\)", text)[1]
+        for name in ("MainProcess", "EngineCore", "Worker_TP0", "Worker_TP1")
+    }
+    d = Drawing(WIDTH, 380)
+
+    def process(x, y, name, what, pid, fill):
+        d.rect(x, y, 180, 62, fill, "box", 6)
+        d.text(x + 90, y + 20, name, "bg", size=14, extra="bold")
+        d.text(x + 90, y + 37, what, "bg", size=12.5)
+        d.text(x + 90, y + 54, f"pid {pids[pid]}", "bg", size=12.5)
+
+    process(120, 8, "front end", "requests, text, tokens", "MainProcess", "c4")
+    process(120, 122, "EngineCore", "scheduler, KV blocks", "EngineCore", "c3")
+    process(6, 260, "Worker_TP0", "half of the model", "Worker_TP0", SERIES[0])
+    process(234, 260, "Worker_TP1", "half of the model", "Worker_TP1", SERIES[1])
+    d.line([(210, 70), (210, 121)], "muted", "arrow")
+    d.text(218, 100, "sockets", "muted", "start", 13)
+    d.line([(180, 184), (110, 259)], "muted", "arrow")
+    d.line([(240, 184), (310, 259)], "muted", "arrow")
+    d.text(210, 222, "one message in", "muted", size=13)
+    d.text(210, 238, "shared memory", "muted", size=13)
+    d.line([(187, 291), (233, 291)], "c2", "thick")
+    d.text(210, 346, "collectives: NCCL on GPUs, gloo in this capture", "c2", size=13)
+    d.text(210, 366, "four processes; every arrow crosses from one to another", "muted", size=13)
+    alt = (
+        "Four processes. The front end takes requests and hands them to EngineCore over sockets. "
+        "EngineCore schedules and writes one message into shared memory, which both workers read. "
+        "The two workers hold half of the model each and meet in collectives."
+    )
+    return d.figure(alt, "The process ids are those of the capture tp2-engine: four, not two.")
+
+
+def token_path():
+    """One decode step on two ranks of vLLM, and where they meet."""
+    steps = (
+        ("embed_tokens", "each rank has its own rows", "all-reduce"),
+        ("qkv_proj", "column-parallel: the heads of this rank", ""),
+        ("attention", "its heads, its half of the KV cache", ""),
+        ("o_proj", "row-parallel: a partial sum", "all-reduce"),
+        ("gate_up_proj", "column-parallel: half of the columns", ""),
+        ("down_proj", "row-parallel: a partial sum", "all-reduce"),
+        ("lm_head", "scores of its own rows", "all-gather"),
+        ("sampler", "both choose the same token; rank 0 answers", ""),
+    )
+    row, top = 60, 92
+    d = Drawing(WIDTH, top + row * len(steps) + 4)
+    d.rect(96, 6, 318, 30, "c3", "box", 5)
+    d.text(255, 26, "EngineCore: one message for all ranks", "bg", size=14, extra="bold")
+    for rank, x in ((0, 166), (1, 344)):
+        d.line([(x, 36), (x, 60)], "muted", "arrow")
+        d.text(x, 80, f"rank {rank}", f"c{rank}", size=14, extra="bold")
+    for i, (name, what, meet) in enumerate(steps):
+        y = top + i * row
+        for rank, x in ((0, 96), (1, 274)):
+            d.rect(x, y, 140, 30, SERIES[rank], "box", 5)
+            d.text(x + 70, y + 20, name, "bg", size=13.5, extra="bold")
+        if meet:
+            d.line([(237, y + 15), (273, y + 15)], "c2", "thick")
+        d.text(255, y + 47, f"{meet}: {what}" if meet else what, "c2" if meet else "muted", size=13)
+    first, last = top + row - 4, top + 5 * row + 54
+    d.line([(88, first), (78, first), (78, last), (88, last)], "muted", "thin")
+    d.text(70, (first + last) / 2 - 6, "every", "muted", "end", 13)
+    d.text(70, (first + last) / 2 + 10, "layer", "muted", "end", 13)
+    alt = (
+        "One decode step on two ranks. EngineCore, a process of its own, sends one message. Both "
+        "ranks look up embeddings and all-reduce. In every layer they run their own heads and meet "
+        "in an all-reduce after o_proj, run their half of the MLP and meet in an all-reduce after "
+        "down_proj. The logits are all-gathered, both ranks sample, and rank 0 answers."
+    )
+    return d.figure(alt, "Green: the only places where the ranks meet.")
+
+
+def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
+    """Four ranks meet at every all-reduce; one computes longer, so the others wait."""
+    left, lane = 62, 34
+    step = slow + message
+    scale = (WIDTH - left - 8) / (rounds * step)
+    d = Drawing(WIDTH, 60 + num_ranks * lane + 44)
+    for rank in range(num_ranks):
+        y = 12 + rank * lane
+        d.text(left - 8, y + 18, f"rank {rank}", "muted", "end", 13)
+        own = slow if rank == 2 else 1.0
+        for k in range(rounds):
+            x = left + k * step * scale
+            d.rect(x, y, own * scale, 26, "c3" if rank == 2 else "c0", "edge")
+            if own < slow:
+                d.rect(x + own * scale, y, (slow - own) * scale, 26, "idle", "edge")
+            d.rect(x + slow * scale, y, message * scale, 26, "c2", "edge")
+    y = 12 + num_ranks * lane + 8
+    key = (("c0", "computing"), ("c3", "computing, slowly"), ("idle", "waiting"), ("c2", "all-reduce"))
+    for k, (fill, label) in enumerate(key):
+        x, ky = 14 + (k % 2) * 200, y + (k // 2) * 24
+        d.rect(x, ky, 15, 15, fill, "edge")
+        d.text(x + 22, ky + 12, label, "fg", "start", 13)
+    healthy = 1 + message
+    alt = (
+        f"{num_ranks} ranks in {rounds} rounds of computing and an all-reduce. Rank 2 computes "
+        f"{slow:g} times as long. The others wait for it in every round, so every rank's round "
+        f"takes {step / healthy:.2f} times as long as when all are healthy."
+    )
+    return d.figure(
+        alt,
+        f"Rank 2 computes {slow:g} times as long, and every rank's round takes "
+        f"{step / healthy:.2f} times as long. Only the waiting tells who is slow.",
+    )
