@@ -128,7 +128,12 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
         d.text(6, y + 47, f"{tokens}; {cache / GB:.1f} GB of cache", "muted", "start", 13)
         said.append(f"at TP={tp} {memory['weights_bytes'] / GB:.1f} GB of weights, {other / GB:.1f} "
                     f"GB of everything else, {cache / GB:.1f} GB of cache")  # fmt: skip
-    key = (("c0", "weights"), ("c1", "everything else"), ("c3", "KV cache"), ("idle", "not the engine's"))
+    key = (
+        ("c0", "weights"),
+        ("c1", "everything else"),
+        ("c3", "KV cache"),
+        ("idle", "not the engine's"),
+    )
     for k, (fill, label) in enumerate(key):
         x, y = 14 + (k % 2) * 200, 84 * len(sizes) + 22 + (k // 2) * 26
         d.rect(x, y, 15, 15, fill, "edge")

@@ -115,7 +115,8 @@ def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
 
 
 def _included(target: str, build: Build) -> str:
-    """A section of a README. `| tasks`: only its tasks, each with the hints for its functions.
+    """A section of a README. `| tasks`: only its tasks, each with the hints for its functions;
+    `| tasks 1-8`: some of them.
 
     `| before subsections`: only what stands before its first subheading.
     `| figures a, b`: the drawings in text fences give way to these figures, one each.
@@ -127,9 +128,10 @@ def _included(target: str, build: Build) -> str:
     how, _, names = option.partition(" ")
     if option == "before subsections":
         text = text.partition("\n###")[0]
-    elif how == "tasks" and names in ("", "without drawings"):
-        text = _with_hints(text, place.partition("/")[0])
-        text = re.sub(DRAWING, "", text) if names else text
+    elif how == "tasks":
+        first, _, last = names.removesuffix("without drawings").partition("-")
+        text = _with_hints(text, place.partition("/")[0], int(first or 1), int(last or 99))
+        text = re.sub(DRAWING, "", text) if names.endswith("without drawings") else text
     elif how in ("figures", "drawings"):
         calls = [f"{{{{figure: {name.strip()}}}}}" for name in re.split(r",(?![^(]*\))", names)]
         parts = re.split(TEXT_FENCE if how == "figures" else DRAWING, text)
@@ -142,8 +144,8 @@ def _included(target: str, build: Build) -> str:
     return unlink(_inline_drawings(text, folder)) + "\n"
 
 
-def _with_hints(text: str, prefix: str) -> str:
-    """The `### task N` subsections, each followed by the hints for what it asks for."""
+def _with_hints(text: str, prefix: str, first: int, last: int) -> str:
+    """The `### task N` subsections from first to last, each with hints for what it asks for."""
     before, *tasks = re.split(r"(?m)^### task (\d+)$", text)
     if not tasks:
         raise BookError(f"{prefix} has no `### task 1`")
@@ -151,6 +153,8 @@ def _with_hints(text: str, prefix: str) -> str:
 
     out = []
     for number, body in zip(tasks[::2], tasks[1::2], strict=True):
+        if not first <= int(number) <= last:
+            continue
         asked = [gap for gap in gaps(prefix) if gap.task == int(number)]
         stretch = " (stretch)" if asked and all(gap.stretch for gap in asked) else ""
         hints = [f"{{{{hints: {prefix}:{gap.function}}}}}" for gap in asked]

@@ -16,7 +16,7 @@ from typing import Any
 from labkit.claims import Claim, claims_in, points_of_tasks, shown
 from labkit.loading import ROOT, Lab, LoadError, choose_lab, find_labs, load_module
 from labkit.starters import derive
-from labkit.tasks import hints_of, tasks_of
+from labkit.tasks import hints_of, task_of_check, tasks_of
 
 from .markdown import BookError
 
@@ -49,11 +49,14 @@ def claims(prefix: str) -> list[Claim]:
     return found
 
 
-def claims_table(prefix: str) -> str:
-    """A table: points, claim, where it can run."""
+def claims_table(prefix: str, first: int = 1, last: int = 99) -> str:
+    """A table: points, claim, where it can run; of the tasks from first to last."""
     rows = ["| points | what is proved |", "|--:|---|"]
     needs = {"gpu": "CUDA GPUs", "vllm": "vLLM", "torch": "Torch"}
     for claim in claims(prefix):
+        task = task_of_check(lab(prefix), claim.name)
+        if task and not first <= task.number <= last:
+            continue
         needed = [text for mark, text in needs.items() if mark in claim.marks]
         extra = f" *(needs {' and '.join(needed)})*" if needed else ""
         rows.append(f"| {claim.points} | {_cell(shown(claim.text, True))}{extra} |")
@@ -87,11 +90,13 @@ def gaps(prefix: str) -> list[Gap]:
     ]
 
 
-def tasks_table(prefix: str) -> str:
-    """A table: task, function and size of its gap, what it does."""
+def tasks_table(prefix: str, first: int = 1, last: int = 99) -> str:
+    """A table: task, function and size of its gap, what it does; of the tasks first to last."""
     rows = ["| task | function, and the size of its gap | points |", "|--:|---|--:|"]
     points = points_of_tasks(lab(prefix))
     for gap in gaps(prefix):
+        if not first <= gap.task <= last:
+            continue
         unit = "line" if gap.lines == 1 else "lines"
         stretch = ", stretch" if gap.stretch else ""
         what = f"`{gap.function}`, {gap.lines} {unit}{stretch}.<br>{_cell(gap.does)}"

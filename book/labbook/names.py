@@ -58,6 +58,8 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
     }
     for number in set(re.findall(r"\blab(\d\d)\b", source)):
         names[f"lab{number}"] = labs.solution(f"lab-{number}")
+    if re.search(r"\bcapstone\b", source):  # after it, `place`, `planner`, ... can be imported
+        names["capstone"] = labs.solution("capstone")
     return names
 
 

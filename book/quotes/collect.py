@@ -155,7 +155,11 @@ def collect(package: Path) -> dict[str, object]:
         first = next(i for i in inside if lines[i].lstrip().startswith(start))
         last = next(i for i in inside if i >= first and lines[i].lstrip().startswith(end))
         body = "\n".join(lines[first : last + 1])
-        quotes[key] = {"file": file, "symbol": symbol or "module level", "lines": [first + 1, last + 1]}
+        quotes[key] = {
+            "file": file,
+            "symbol": symbol or "module level",
+            "lines": [first + 1, last + 1],
+        }
         quotes[key] |= {"text": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}
     return {
         "project": "vLLM",
