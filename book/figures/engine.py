@@ -102,7 +102,12 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
                 d.rect(x + own * scale, y, (slow - own) * scale, 26, "idle", "edge")
             d.rect(x + slow * scale, y, message * scale, 26, "c2", "edge")
     y = 12 + num_ranks * lane + 8
-    key = (("c0", "computing"), ("c3", "computing, slowly"), ("idle", "waiting"), ("c2", "all-reduce"))
+    key = (
+        ("c0", "computing"),
+        ("c3", "computing, slowly"),
+        ("idle", "waiting"),
+        ("c2", "all-reduce"),
+    )
     for k, (fill, label) in enumerate(key):
         x, ky = 14 + (k % 2) * 200, y + (k // 2) * 24
         d.rect(x, ky, 15, 15, fill, "edge")

@@ -126,8 +126,9 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
             x += width
         tokens = f"longest context {memory['longest_context']:,} tokens"
         d.text(6, y + 47, f"{tokens}; {cache / GB:.1f} GB of cache", "muted", "start", 13)
-        said.append(f"at TP={tp} {memory['weights_bytes'] / GB:.1f} GB of weights, {other / GB:.1f} "
-                    f"GB of everything else, {cache / GB:.1f} GB of cache")  # fmt: skip
+        weights = f"{memory['weights_bytes'] / GB:.1f} GB of weights"
+        rest_said = f"{other / GB:.1f} GB of everything else, {cache / GB:.1f} GB of cache"
+        said.append(f"at TP={tp} {weights}, {rest_said}")
     key = (
         ("c0", "weights"),
         ("c1", "everything else"),
