@@ -144,7 +144,7 @@ def _included(target: str, build: Build) -> str:
     return unlink(_inline_drawings(text, folder)) + "\n"
 
 
-def _with_hints(text: str, prefix: str, first: int, last: int) -> str:
+def _with_hints(text: str, prefix: str, first: int = 1, last: int = 99) -> str:
     """The `### task N` subsections from first to last, each with hints for what it asks for."""
     before, *tasks = re.split(r"(?m)^### task (\d+)$", text)
     if not tasks:
