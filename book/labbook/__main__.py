@@ -28,7 +28,8 @@ def main() -> int:
     warm_screens(" ".join(page["content"] for page in pages), build)
     for page in pages:
         try:
-            page["content"] = render(page["content"], str(page["source_path"]), build)
+            text = render(page["content"], str(page["source_path"]), build)
+            page["content"] = text + scripts(text, root / "src" / "widgets")
         except BookError as error:
             errors.append(error)
     if errors:
@@ -59,6 +60,12 @@ def make_build(root: Path, config: dict[str, Any]) -> Build:
     sources_file = root / "src" / "sources.md"
     text = sources_file.read_text(encoding="utf-8") if sources_file.exists() else ""
     return Build(repo, cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
+
+
+def scripts(text: str, folder: Path) -> str:
+    """Script elements for the widgets that a page uses: src/widgets/NAME.js defines <NAME>."""
+    used = [file.name for file in sorted(folder.glob("*.js")) if f"<{file.stem}" in text]
+    return "".join(f'\n\n<script defer src="widgets/{name}"></script>\n' for name in used)
 
 
 def warm_screens(text: str, build: Build) -> None:

@@ -152,7 +152,7 @@ WRONG = {
 @pytest.mark.browser
 @pytest.mark.parametrize("widget", WRONG)
 def test_wrong_arithmetic_in_a_widget_is_found(open_page, planted, widget):
-    address = planted(f"theme/{widget}-*.js", *WRONG[widget])
+    address = planted(f"widgets/{widget}.js", *WRONG[widget])
     with pytest.raises(AssertionError):
         EXPECT[widget](open_page(f"{address}/{PLACES[widget]}"))
 
@@ -160,7 +160,7 @@ def test_wrong_arithmetic_in_a_widget_is_found(open_page, planted, widget):
 @pytest.mark.browser
 @pytest.mark.parametrize("widget", WRONG)
 def test_a_control_out_of_the_keyboards_reach_is_found(open_page, planted, widget):
-    address = planted(f"theme/{widget}-*.js", 'type="range"', 'type="range" tabindex="-1"')
+    address = planted(f"widgets/{widget}.js", 'type="range"', 'type="range" tabindex="-1"')
     with pytest.raises(AssertionError, match="Tab does not reach"):
         expect_keyboard(open_page(f"{address}/{PLACES[widget]}"), widget)
 

@@ -71,7 +71,7 @@
       this.classList.add("lab-widget");
       const id = `pipeline-bubble-${++count}`;
       const start = (name, most) => Math.min(most, Math.max(1, parseInt(this.getAttribute(name), 10) || 1));
-      this.state = { p: start("p", 8), m: start("m", 32), schedule: "forward" };
+      this.state = { p: start("p", 8), m: start("m", 64), schedule: "forward" };
       const slider = (name, label, most) =>
         `<div class="row"><label for="${id}-${name}">${label}</label>
          <input id="${id}-${name}" name="${name}" type="range" min="1" max="${most}" value="${this.state[name]}">
@@ -83,9 +83,9 @@
             <option value="gpipe">training: GPipe</option>
             <option value="1f1b">training: 1F1B</option>
           </select></div>
-        ${slider("p", "Stages p", 8)}${slider("m", "Microbatches m", 32)}
+        ${slider("p", "Stages p", 8)}${slider("m", "Microbatches m", 64)}
         <svg role="img"></svg>
-        <p class="key"><span><i class="k0"></i>forward</span><span><i class="k1"></i>backward (takes two ticks)</span><span><i class="kidle"></i>idle</span></p>
+        <p class="key"></p>
         <p class="status" role="status"></p></div>`;
       this.addEventListener("input", (event) => {
         const { name, value } = event.target;
@@ -94,28 +94,34 @@
         this.draw();
       });
       this.draw();
+      addEventListener("resize", () => this.draw());
     }
 
     draw() {
       const { p, m, schedule } = this.state;
       const { grid, idle, cells, bubble, held } = compute(p, m, schedule);
-      const size = 20;
       const svg = this.querySelector("svg");
-      const width = grid[0].length * size;
-      svg.setAttribute("viewBox", `0 0 ${width} ${p * size}`);
-      svg.style.maxWidth = `${grid[0].length * 30}px`;
-      const letters = width <= 30 * size;
+      const [left, high] = [56, 24];
+      const full = svg.parentElement.clientWidth || 640; // in pixels, so that labels keep their size
+      const wide = Math.min(34, (full - left) / grid[0].length);
+      svg.setAttribute("viewBox", `0 0 ${full} ${p * high}`);
+      const forward = schedule === "forward";
+      const look = (op) => (!op ? "idle" : forward ? `c${op[1] % 6}` : op[0] === "F" ? "c0" : "c1");
+      const cell = (op, x, y) => {
+        const label = op && `${forward ? "" : op[0]}${op[1]}`;
+        const place = `x="${left + (x + 0.5) * wide}" y="${(y + 0.5) * high}"`;
+        const text = label && wide >= 4 + 7 * label.length ? `<text class="on" ${place} font-size="11">${label}</text>` : "";
+        return `<rect class="${look(op)}" x="${left + x * wide}" y="${y * high}" width="${wide}" height="${high}"/>${text}`;
+      };
       svg.innerHTML = grid
-        .map((row, y) =>
-          row
-            .map((op, x) => {
-              const look = op ? (op[0] === "F" ? "c0" : "c1") : "idle";
-              const label = op && letters ? `<text class="on" x="${x * size + 10}" y="${y * size + 10}" font-size="9">${op[0]}${op[1]}</text>` : "";
-              return `<rect class="${look}" x="${x * size}" y="${y * size}" width="${size}" height="${size}"/>${label}`;
-            })
-            .join(""),
-        )
+        .map((row, y) => {
+          const name = `<text x="0" y="${(y + 0.68) * high}" font-size="12">stage ${y}</text>`;
+          return name + row.map((op, x) => cell(op, x, y)).join("");
+        })
         .join("");
+      this.querySelector(".key").innerHTML = forward
+        ? `<span>One colour per microbatch</span><span><i class="kidle"></i>idle</span>`
+        : `<span><i class="k0"></i>forward</span><span><i class="k1"></i>backward (takes two ticks)</span><span><i class="kidle"></i>idle</span>`;
       svg.setAttribute("aria-label", `${p} stages over ${grid[0].length} ticks: ${idle} of ${cells} cells are idle.`);
       const memory = schedule === "forward" ? "" : ` The first stage holds up to ${held} activation${held > 1 ? "s" : ""}.`;
       this.querySelector(".status").textContent =
