@@ -70,7 +70,7 @@ def cost_curve(gpu="H100"):
         f"fitted to the smallest payload at 2 and 8 ranks and the largest of each line: "
         f"c = {c_s * 1e6:.1f} µs, a = {a_s * 1e6:.2f} µs, busbw {' and '.join(fitted)} ranks."
     )
-    return plot.figure(alt, caption, min_width=560)
+    return plot.figure(alt, caption, min_width=680)
 
 
 def regimes():
@@ -120,7 +120,7 @@ def regimes():
         alt,
         f"{p} ranks on NVLink 4, the middle of lab 03's ranges. The dot is the crossover; "
         "the dashed verticals are an 8B model's messages at 1 and at 4,096 tokens per step.",
-        min_width=560,
+        min_width=680,
     )
 
 
@@ -163,7 +163,7 @@ def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
         "faster. Solid: the best machine of lab 03's ranges. Pale: up to the worst. The step is "
         "the rank's own share of the weights."
     )
-    return plot.figure(alt, caption, min_width=560)
+    return plot.figure(alt, caption, min_width=680)
 
 
 def dispatch():
@@ -199,7 +199,7 @@ def dispatch():
         "vLLM's, the ring's constants as fitted above. The dot is where one-shot stops being "
         "the fastest."
     )
-    return plot.figure(alt, caption, min_width=560)
+    return plot.figure(alt, caption, min_width=680)
 
 
 def one_shot_until(num_ranks, kernel_s, busbw):
@@ -237,7 +237,7 @@ def protocols():
         plot.curve(xs, ys, series, "dash")
     ys = [lab03.predict_all_reduce_s(8, x, c_s, a_s, busbw) for x in xs]
     plot.line([(plot.x(x), plot.y(y)) for x, y in zip(xs, ys, strict=True)], "fg", "thick")
-    plot.label(2**23, 7e-5 * 4, "LL", 0, "end")
+    plot.label(2**25, 4.5e-4, "LL", 0, "end")
     plot.label(2**14.5, 8.2e-5, "Simple, short messages", 1)
     plot.label(2**14.5, 4.1e-5, "Simple, full pipeline", 2)
     alt = (
@@ -249,7 +249,7 @@ def protocols():
         "Dashed: each row of NCCL_PROTOCOLS by itself, with the constants fitted above. Thick: the "
         "fastest of the three, which is what predict_all_reduce_s returns."
     )
-    return plot.figure(alt, caption, min_width=560)
+    return plot.figure(alt, caption, min_width=680)
 
 
 def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
@@ -300,4 +300,4 @@ def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
         f"bandwidth and {lab03.ACHIEVED_ARITHMETIC:.0%} of the printed arithmetic reads and "
         "multiplies for equally long."
     )
-    return plot.figure(alt, caption, min_width=560)
+    return plot.figure(alt, caption, min_width=680)

@@ -34,8 +34,8 @@ def grid(p=4, m=8):
     lab04 = solution("lab-04")
     rows = lab04.schedule_grid(p, m)
     share = lab04.grid_bubble(rows)
-    size = min(34, 560 / len(rows[0]))
-    d = Drawing(80 + len(rows[0]) * size, p * size + 44)
+    size = min(26, 560 / len(rows[0]))
+    d = Drawing(70 + len(rows[0]) * size, p * size + 44)
     for stage, row in enumerate(rows):
         spans = [
             (t, 1, "", "idle", "") if cell is None else (t, 1, str(cell), _microbatch(cell), "")
@@ -55,7 +55,7 @@ def grid(p=4, m=8):
         f"{p} stages, {m} microbatches, a colour each. {idle} of {p * len(rows[0])} cells are "
         f"idle, grey: a bubble of {share}."
     )
-    return d.figure(alt, caption, min_width=min(480, int(d.width)))
+    return d.figure(alt, caption, min_width=int(d.width))
 
 
 def straggler(stage_s=(1, 1, 2, 1), m=8):
@@ -86,7 +86,7 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
     )
     fast = lab04.makespan_s([1] * len(stage_s), m)
     caption = f"Stage {slow} is twice as slow. The run takes {total} ticks instead of {fast}."
-    return d.figure(alt, caption, min_width=480)
+    return d.figure(alt, caption, min_width=int(d.width))
 
 
 def decode_loop(p=4, flights=(1, 2, 4), ticks=12):
@@ -184,7 +184,7 @@ def schedules(p=4, m=8):
         "The same work four times, on one time axis. The first three are replayed from lab 04's "
         "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures."
     )
-    return d.figure(alt, caption, min_width=620)
+    return d.figure(alt, caption, min_width=676)
 
 
 def two_nodes():
@@ -263,7 +263,7 @@ def bubble_curves():
         "at "
         f"(p-1)/p and falls towards zero. Ten percent is reached at m = {needs}."
     )
-    return plot.figure(alt, f"Microbatches for a bubble of at most 10 %: {needs}.", min_width=520)
+    return plot.figure(alt, f"Microbatches for a bubble of at most 10 %: {needs}.", min_width=680)
 
 
 def latency_throughput():
@@ -302,4 +302,4 @@ def latency_throughput():
         f"microbatches. At 16 stages throughput stays below 16 times because {bubble:.0%} of the "
         "time is bubble, and hops come on top."
     )
-    return plot.figure(alt, caption, min_width=520)
+    return plot.figure(alt, caption, min_width=680)

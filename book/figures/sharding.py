@@ -52,7 +52,7 @@ def column_row():
         "The names speak of Wᵀ, the paper's A. W itself is stored as [out, in]: a column here is a "
         "row there."
     )
-    return d.figure(alt, caption, min_width=560)
+    return d.figure(alt, caption, min_width=680)
 
 
 def mlp():
@@ -92,7 +92,7 @@ def mlp():
         "relu works element by element, so it may be applied to a half. It stands for the "
         "activation of a real model, such as SiLU(gate) × up, which is elementwise too."
     )
-    return d.figure(alt, caption, min_width=560)
+    return d.figure(alt, caption, min_width=680)
 
 
 def ring(num_ranks=4):
@@ -151,4 +151,4 @@ def ring(num_ranks=4):
         f"holds. In each step every rank passes one chunk to the next, and rank {p - 1} to rank 0. "
         "Orange was just received and added to, blue is complete."
     )
-    return d.figure(alt, caption, min_width=640)
+    return d.figure(alt, caption, min_width=760)

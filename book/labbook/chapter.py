@@ -177,7 +177,9 @@ def _inline_drawings(text: str, folder: Path) -> str:
         )  # it would colour the page; the theme has its own
         label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
         opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
-        svg = f"{opening} {label}>" + svg.partition(">")[2]
+        width = re.search(r'\swidth="(\d+)"', opening)
+        smallest = f' style="min-width:{width[1]}px"' if width else ""  # scrolls, not shrinks
+        svg = f"{opening} {label}{smallest}>" + svg.partition(">")[2]
         return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
 
     return re.sub(r"!\[([^\]]*)\]\(([^)]+)\)", one, text)
