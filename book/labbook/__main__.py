@@ -24,12 +24,13 @@ def main() -> int:
     root = Path(context["root"]).resolve()
     build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
     errors: list[BookError] = []
+    terms = glossary(root / "src" / "glossary.md")
     pages = list(chapters(book.get("items") or book.get("sections") or []))
     warm_screens(" ".join(page["content"] for page in pages), build)
     for page in pages:
         try:
             text = render(page["content"], str(page["source_path"]), build)
-            page["content"] = text + scripts(text, root / "src" / "widgets")
+            page["content"] = tooltips(text, terms) + scripts(text, root / "src" / "widgets")
         except BookError as error:
             errors.append(error)
     if errors:
@@ -60,6 +61,28 @@ def make_build(root: Path, config: dict[str, Any]) -> Build:
     sources_file = root / "src" / "sources.md"
     text = sources_file.read_text(encoding="utf-8") if sources_file.exists() else ""
     return Build(repo, cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
+
+
+def glossary(file: Path) -> dict[str, str]:
+    """The first sentence of each definition, plain, by the anchor of its term."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    found = {}
+    for term, meaning in re.findall(r"(?m)^(\S.*)\n: (.+(?:\n\S.*)*)", text):
+        anchor = re.sub(r"[^\w -]", "", term.lower()).replace(" ", "-")
+        plain = re.sub(r"\{\{\w+: ([^|}]*)[^}]*\}\}|\[([^]]*)\]\([^)]*\)", r"\1\2", meaning)
+        plain = " ".join(re.sub(r'[*`"]', "", plain).split())
+        found[anchor] = re.split(r"(?<=\.)\s", plain)[0]
+    return found
+
+
+def tooltips(text: str, terms: dict[str, str]) -> str:
+    """Links to the glossary say the definition when the pointer rests on them."""
+
+    def one(match: re.Match[str]) -> str:
+        meaning = terms.get(match[2])
+        return f'[{match[1]}](glossary.md#{match[2]} "{meaning}")' if meaning else match[0]
+
+    return re.sub(r"\[([^]]+)\]\(glossary\.md#([\w-]+)\)", one, text)
 
 
 def scripts(text: str, folder: Path) -> str:

@@ -11,6 +11,7 @@ REPO = Path(__file__).resolve().parents[2]
 BOOK = REPO / "book"
 sys.path.insert(0, str(BOOK))
 
+from labbook.__main__ import glossary, scripts, tooltips  # noqa: E402
 from labbook.cache import Cache, fingerprint  # noqa: E402
 from labbook.chapter import Build, _inline_drawings, _with_hints, render, unlink  # noqa: E402
 from labbook.excerpts import excerpt  # noqa: E402
@@ -184,6 +185,24 @@ def test_tasks_are_included_each_with_the_hints_for_its_functions(build):
     assert shown.endswith(
         "Look up.\n\n{{hints: lab-01:embedding_shard}}\n\n{{hints: lab-01:embedding_rank}}"
     )
+
+
+def test_a_link_to_the_glossary_carries_the_definition(tmp_path):
+    (tmp_path / "g.md").write_text(
+        "# G\n\nBus bandwidth (busbw)\n: Bytes per *second*, as {{fact: n | n}}\ndoes. More.\n"
+    )
+    terms = glossary(tmp_path / "g.md")
+    assert terms == {"bus-bandwidth-busbw": "Bytes per second, as n does."}
+    linked = tooltips("[x](glossary.md#bus-bandwidth-busbw) [y](glossary.md#z)", terms)
+    assert linked == (
+        '[x](glossary.md#bus-bandwidth-busbw "Bytes per second, as n does.") [y](glossary.md#z)'
+    )
+
+
+def test_a_page_loads_the_widgets_that_it_uses(tmp_path):
+    (tmp_path / "a-b.js").write_text("")
+    assert 'src="widgets/a-b.js"' in scripts("<a-b></a-b>", tmp_path)
+    assert scripts("no widget", tmp_path) == ""
 
 
 def test_a_drawing_leaves_its_style_behind(tmp_path):
