@@ -124,11 +124,11 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
                 d.text(x + width / 2, y + 20, f"{size / GB:.1f}", "bg" if fill != "idle" else "fg",
                        size=13, extra="bold")  # fmt: skip
             x += width
-        tokens = f"longest context {memory['longest_context']:,} tokens"
-        d.text(6, y + 47, f"{tokens}; {cache / GB:.1f} GB of cache", "muted", "start", 13)
+        tokens = int(cache / solution("lab-02").kv_bytes_per_token(shape_of(name), tp))
+        held = f"{cache / GB:.1f} GB of cache on each GPU hold {tokens:,} tokens"
+        d.text(6, y + 47, held, "muted", "start", 13)
         weights = f"{memory['weights_bytes'] / GB:.1f} GB of weights"
-        rest_said = f"{other / GB:.1f} GB of everything else, {cache / GB:.1f} GB of cache"
-        said.append(f"at TP={tp} {weights}, {rest_said}")
+        said.append(f"at TP={tp} {weights}, {other / GB:.1f} GB of everything else, {held}")
     key = (
         ("c0", "weights"),
         ("c1", "everything else"),
