@@ -30,7 +30,7 @@ from grading.run import grade_missing, record_of
 from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, check_private, inspect_machine
 from grading.sanitise import clean
 from grading.submissions import Submission, SubmissionsError, read_one, read_submissions
-from labkit.loading import ROOT
+from labkit.loading import ROOT, choose_lab
 
 RESULTS = {  # an option of `one`: the schema of what it writes, and how that is made
     "results": ("gradescope", gradescope_results),
@@ -84,13 +84,16 @@ def _secret(options) -> bytes | None:
 
 
 def _lab(name) -> str:
-    """`01`, `1`, `lab-01` or `lab-01-tp-sharding-math` -> `lab-01`."""
+    """`01`, `1`, `lab-01`, `lab-01-tp-sharding-math` or `capstone` -> `lab-01` or `capstone`."""
     labs = labs_by_prefix()
-    digits = name.removeprefix("lab-").split("-")[0]
-    prefix = f"lab-{digits.zfill(2)}"
-    if prefix not in labs:
-        raise UserError(f"--lab {name}: no such lab; there are {', '.join(sorted(labs))}")
-    return prefix
+    number, _, rest = name.removeprefix("lab-").partition("-")
+    if number.isdigit():
+        name = "-".join(filter(None, ("lab", number.zfill(2), rest)))
+    try:
+        return choose_lab(name, list(labs.values())).prefix
+    except ValueError:
+        there = ", ".join(sorted(labs))
+        raise UserError(f"--lab {name}: no such lab; there are {there}") from None
 
 
 def _check_machine(options):
@@ -320,7 +323,7 @@ def _hand_in(place, lab, limits):
         found = read_submissions(place, labs_by_prefix(), lab, limits.source_bytes, "student")
     except SubmissionsError as error:
         raise UserError(str(error)) from None
-    name = f"starter-{lab[-2:]}.py"
+    name = f"starter-{lab.removeprefix('lab-')}.py"
     why = f"no starter.py and no {name} was found; hand in your file under one of these names"
     nothing = Submission("student", lab, place, None, why)
     return next(iter(found.submissions), nothing), found.ignored

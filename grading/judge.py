@@ -46,6 +46,10 @@ HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
 )
+HIDDEN_LATE = (
+    "passes on the published numbers, but the time was used up before others of the same shapes "
+    "were done; make it faster"
+)
 LATE = "the checks took too long with these results"
 LARGE = "the checks ran out of memory with these results"
 
@@ -410,7 +414,9 @@ def _outcome(report):
     claim = report["claim"] or {"outcome": "failed", "message": "", "hint": "", "broken": ""}
     claim = claim | {"incident": "", "sentence": ""}
     outcome, failed = claim["outcome"], {"outcome": "failed", "hint": "", "broken": ""}
-    if report["incident"] and report["hidden"]:  # how it ended could tell the hidden numbers
+    if report["incident"] and report["hidden"]:  # its words could tell the hidden numbers
+        if report["incident"]["kind"] == "timeout":
+            return _incident("timeout", HIDDEN_LATE)
         return claim | failed | {"message": HIDDEN_FAILED}
     if report["incident"]:
         message = report["incident"]["message"]

@@ -48,6 +48,15 @@ def test_a_case_whose_hidden_run_never_came_is_not_passed():
     assert score(EXPECTED, [first, DONE], False, 0)["score"] == 100
 
 
+def test_a_hidden_run_without_time_is_told_as_time_and_in_words_of_its_own():
+    ended = report(hidden=True, incident={"kind": "timeout", "message": "secret"})
+    compared = {"rechecked": "a", "reasons": {}}
+    result = score(EXPECTED, [report(), ended, compared, DONE], False, 0, hidden=True)
+    (claim,) = result["claims"]
+    assert (claim["outcome"], claim["earned"]) == ("timeout", 0)
+    assert "time was used up" in claim["message"] and "secret" not in claim["message"]
+
+
 def test_how_a_hidden_run_ended_is_told_to_the_instructor_alone():
     ended = report(hidden=True, incident={"kind": "memory", "message": "secret"})
     compared = {"rechecked": "a", "reasons": {"f": ""}}
