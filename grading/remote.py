@@ -4,9 +4,10 @@ Nothing that process says is believed except as a value or as an exception of th
 All clocks are here. An incident (timeout, memory, output, crashed, protocol) ends the process; the
 next check gets a fresh one.
 
-A call that is given a `collectives.Group` is one rank's: it runs in a process of its own, which has
-loaded the submission and is only ever given that rank's arguments, so the kernel keeps the other
-ranks' shards from it. What the collectives give it, it may of course keep.
+A call that is given a `collectives.Group` is one rank's: it runs in that rank's own process, which
+has loaded the submission and is only ever given what a rank of that number holds, so the kernel
+keeps the other ranks' shards from it. What the collectives give it, it may of course keep, and what
+it held when there were more or fewer ranks.
 """
 
 import builtins
@@ -59,7 +60,7 @@ class RemoteLab:
     def __init__(self, source, control, request, limits, collectives, path):
         self._source, self._control, self._request = source, control, request
         self._limits, self._collectives, self._path = limits, collectives, str(path)
-        self._idle, self._busy = {}, set()  # processes; idle ones by (number of ranks, rank)
+        self._idle, self._busy = {}, set()  # processes; idle ones by rank, None is the usual one
         self._functions = {}  # names that stood for functions when they were first asked for
         self._loading = None  # why the file could not be loaded
         self._number = self._checks = 0
@@ -130,7 +131,7 @@ class RemoteLab:
         args, kwargs, place, group = self._without_group(args, kwargs)
         about = None if group is None else (place, group.rank, group.size)
         # one rank alone holds everything: it needs no process of its own
-        with self._process(about[1:] if group and group.size > 1 else None) as process:
+        with self._process(group.rank if group and group.size > 1 else None) as process:
             self._number += 1
             number = self._number
             answer = self._ask(process, ("call", number, name, args, kwargs, about), name, group)

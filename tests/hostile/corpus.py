@@ -13,6 +13,7 @@ A file's docstring says what it tries; the lines after it what must happen:
     first: # text        a line before everything else
     pad: 3000000         bytes of comments before everything else
     live: no             too dangerous, or too slow, for graders without limits
+    ends: no             waits as long as it is let: graded with short limits, as time-outs are
 """
 
 import ast
@@ -28,7 +29,7 @@ def shard_size(dimension, size, num_ranks):
 """
 SUBMISSIONS = Path(__file__).parent / "submissions"
 KEYS = (
-    *("lab", "base", "every", "first", "pad", "encode", "live"),
+    *("lab", "base", "every", "first", "pad", "encode", "live", "ends"),
     *("expect", "outcome", "loses", "keeps", "says"),
 )
 
@@ -43,6 +44,10 @@ class Case:
     @property
     def lab(self) -> str:
         return self.header.get("lab", "lab-01")
+
+    @property
+    def ends(self) -> bool:
+        return self.header.get("ends") != "no" and self.header.get("outcome") != "timeout"
 
     @property
     def group(self) -> str:

@@ -15,8 +15,7 @@ def plan_bill(*args, **kwargs):
 
 
 def audit_order(order, num_stages, m):
-    _check_count("num_stages", num_stages)
-    _check_count("m", m)
+    require(num_stages=num_stages, m=m)
     findings = defaultdict(list)
     findings["missing"], findings["unknown"], findings["repeated"] = [], [], []
     seen = Counter(map(tuple, (op for ops in order for op in ops)))

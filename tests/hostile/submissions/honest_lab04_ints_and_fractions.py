@@ -17,12 +17,7 @@ def plan_bill(tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, 
 
 
 def makespan_s(stage_s, m, hop_s=0):
-    if not isinstance(stage_s, (list, tuple)) or not stage_s:
-        raise ValueError(f"stage_s={stage_s!r}: give a list")
-    for stage, seconds in enumerate(stage_s):
-        _check_seconds(f"stage_s[{stage}]", seconds)
-    _check_count("m", m)
-    _check_seconds("hop_s", hop_s, allow_zero=True)
+    require(stage_s=stage_s, m=m, hop_s=hop_s)
     done = [[Fraction(0)] * len(stage_s) for _ in range(m)]
     for i in range(m):
         for s, seconds in enumerate(stage_s):
@@ -32,5 +27,5 @@ def makespan_s(stage_s, m, hop_s=0):
 
 
 def throughput_per_s(p, m, model_s, hop_s):
-    _check_count("m", m)
+    require(m=m)
     return Fraction(m) / (latency_s(p, model_s, hop_s) + Fraction(m - 1, p) * model_s)
