@@ -9,7 +9,7 @@ from grading.sandbox import Cell, SandboxError
 from labkit.loading import ROOT
 
 ATTEMPTS = """
-import ctypes, os, socket, subprocess, sys
+import ctypes, fcntl, os, socket, subprocess, sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -31,6 +31,7 @@ ATTEMPTS = {
     "replace itself by a program": lambda: os.execv("/usr/bin/true", ["true"]),
     "write to the root folder": lambda: open("/forged", "w"),
     "write to the grader's code": lambda: open(sys.path[0] + "/wire.py", "a"),
+    "lease a file": lambda: fcntl.fcntl(os.open("/tmp/l", os.O_CREAT), 1024, fcntl.F_WRLCK),
     "fill the disk": lambda: [open("/tmp/a", "ab").write(bytes(1 << 20)) for _ in range(64)],
     "make many files": lambda: [open(f"/tmp/{i}", "w").close() for i in range(1000)],
     "allocate 8 GiB": lambda: bytearray(8 << 30),

@@ -226,8 +226,7 @@ def close_the_walls(config, limits, program):
         nosuid = walls.MS_NOSUID | walls.MS_NODEV | walls.MS_NOEXEC
         walls.mount_tmpfs("/proc", "size=4k,nr_inodes=2", nosuid | walls.MS_RDONLY)
         active.append("tmpfs")
-    else:
-        os.setsid()
+    os.setsid()  # kill(0) reaches a process group across namespaces: its own holds nobody else
     os.chdir("/tmp")
     for name, value in (
         (resource.RLIMIT_CORE, 0),

@@ -215,6 +215,8 @@ _DENIED = {  # name: (x86_64, arm64)
 }
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
+_FCNTL = (72, 25)
+_F_SETLEASE, _F_NOTIFY = 1024, 1026
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -246,6 +248,14 @@ def seccomp_program() -> bytes:
     add(_ANY_BIT, CLONE_THREAD, 0, 1)
     add(_RETURN, _ALLOW)
     add(_RETURN, _ERRNO | 11)  # EAGAIN, what a full process table answers
+    # A lease, which a file's owner may take by only reading it, delays whoever else opens the file
+    # by 45 s; and a grader without root is the owner of what its workers read.
+    add(_EQUAL, _FCNTL[column], 0, 5)
+    add(_LOAD, 24)
+    add(_EQUAL, _F_SETLEASE, 2, 0)
+    add(_EQUAL, _F_NOTIFY, 1, 0)
+    add(_RETURN, _ALLOW)
+    add(_RETURN, _ERRNO | 1)
     for numbers in _DENIED.values():
         if numbers[column] is not None:
             add(_EQUAL, numbers[column], 0, 1)
