@@ -13,7 +13,6 @@ from typing import Any
 
 from .cache import Cache, fingerprint
 from .chapter import Build, render
-from .glossary import terms
 from .markdown import BookError
 
 
@@ -61,8 +60,7 @@ def make_build(root: Path, config: dict[str, Any]) -> Build:
 
     sources_file = root / "src" / "sources.md"
     text = sources_file.read_text(encoding="utf-8") if sources_file.exists() else ""
-    sources = set(re.findall(r'<a id="([\w.-]+)">', text))
-    return Build(repo, cache, namespace, sources, terms(root / "src" / "glossary.md"))
+    return Build(repo, cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
 
 
 def glossary(file: Path) -> dict[str, str]:

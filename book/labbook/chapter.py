@@ -29,7 +29,6 @@ from typing import Any
 from .cache import Cache
 from .excerpts import excerpt, find_file
 from .formulas import Formulas
-from .glossary import link
 from .markdown import BookError, Fence, Prose, outside_code, segments
 
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
@@ -37,7 +36,6 @@ RUN = ("py", "check", "stub", "hints", "figure")
 STATIC = ("code", "fact")
 TEXT_FENCE = re.compile(r"(?ms)^```text\n.*?^```$")
 DRAWING = re.compile(r"!\[[^\]]*\]\([^)]+\)")
-WITHOUT_TERMS = ("glossary.md", "sources.md", "instructors.md")  # no links to the glossary there
 README = "README: "  # how the pieces of an included README name their file
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
@@ -78,7 +76,6 @@ class Build:
     cache: Cache
     namespace: Callable[[str], dict[str, Any]]
     sources: set[str] = field(default_factory=set)
-    glossary: dict[str, tuple[str, str]] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     formulas: Formulas = field(default_factory=Formulas)
 
@@ -88,14 +85,12 @@ def render(text: str, file: str, build: Build) -> str:
     pieces = _pieces(text, file, build)
     jobs = [job for piece in pieces for job in _jobs(piece)]
     results = iter(_results(file, jobs, build))
-    known = {} if file in WITHOUT_TERMS else build.glossary
-    seen: set[str] = set()
     out = []
     for piece in pieces:
         if isinstance(piece, Fence):
             out.append(_fence(piece, results, build))
         else:
-            out.append(_prose(piece, results, build, lambda text: link(text, known, seen)))
+            out.append(_prose(piece, results, build))
     return "".join(out)
 
 
@@ -330,7 +325,7 @@ def _check(source: str, names: dict[str, Any]) -> None:
 # --- composing --------------------------------------------------------------------------------
 
 
-def _prose(piece: Prose, results: Any, build: Build, linked: Callable[[str], str]) -> str:
+def _prose(piece: Prose, results: Any, build: Build) -> str:
     blocks: list[str] = []
 
     def fill(text: str, offset: int) -> str:
@@ -354,7 +349,7 @@ def _prose(piece: Prose, results: Any, build: Build, linked: Callable[[str], str
         build.counts.formulas += build.formulas.converted - before
         return done
 
-    done = linked(outside_code(piece.text, fill))
+    done = outside_code(piece.text, fill)
     return re.sub("\x00(\\d+)\x00", lambda m: blocks[int(m[1])], done)
 
 
