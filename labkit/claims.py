@@ -128,10 +128,17 @@ def settle(cases, unreached=()) -> list[dict]:
     passed = {name for name, claim in claims.items() if claim["outcome"] == "passed"}
     for claim in claims.values():
         blocking = [name for name in claim["waits_for"] if name in claims and name not in passed]
+        elsewhere = _functions(claim["waits_for"]) - _functions([claim["name"], *claims])
+        if claim["outcome"] == "failed" and elsewhere and not blocking and not claim["broken"]:
+            claim["message"] += f" (It also needs {', '.join(sorted(elsewhere))}, not selected.)"
         if claim["outcome"] == "failed" and blocking and not claim["broken"]:
             text = claims[blocking[0]]["text"]
             claim.update(outcome="waits", message=f"waits for: {shown(text, False)}", hint="")
     return list(claims.values())
+
+
+def _functions(checks):
+    return {name.removeprefix("test_").split("__")[0] for name in checks}
 
 
 def shown(text: str, passed: bool) -> str:

@@ -128,10 +128,15 @@ def _describe(value):
         return "a masked array"
     if isinstance(value, np.ndarray):
         return f"an array of shape {list(value.shape)}"
-    article = "an" if type(value).__name__[0] in "aeiou" else "a"
-    described = f"{article} {type(value).__name__}"
+    described = kind_of(value)
     text = brief(value)  # `<generator object f at 0x7f...>` says nothing more
     return described if text.startswith("<") else f"{described} ({text})"
+
+
+def kind_of(value):
+    """`a list`, `an int`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 UNITS = {  # actual / expected, or its inverse: what may have been confused
@@ -192,7 +197,7 @@ def _difference(actual, expected, where):
     at = f" at {where}" if where else ""
     if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
         if not isinstance(actual, type(expected)):
-            return f"returned a {type(actual).__name__}{at}, expected a {type(expected).__name__}"
+            return f"returned {kind_of(actual)}{at}, expected {kind_of(expected)}"
         if len(actual) != len(expected):
             texts = brief(actual), brief(expected)
             if any(text.endswith("...") for text in texts):  # too long to be read

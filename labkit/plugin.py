@@ -25,7 +25,7 @@ from labkit.mistakes.further import further_calls
 from labkit.needs import NOT_HERE, missing
 from labkit.recorder import Recorder, parameter_names
 from labkit.scoreboard import Scoreboard
-from labkit.tasks import hint, task_of_check
+from labkit.tasks import hint, task_of_check, tasks_of
 
 CHECK_S = 10  # a check of a lab takes far less; an endless loop should not cost a minute
 PRINTED_LINES = 8
@@ -185,6 +185,9 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.timeout(CHECK_S))
     if wanted is not None:
         kept = [item for item in items if _task_of(state, item) == wanted]
+        numbers = sorted({task for item in items if (task := _task_of(state, item))})
+        if numbers and not kept:
+            raise pytest.UsageError(f"--task {wanted}: the tasks are {numbers[0]} to {numbers[-1]}")
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
 
@@ -220,6 +223,11 @@ def pytest_terminal_summary(terminalreporter, config):
         for report in terminalreporter.stats.get("skipped", [])
         if NOT_HERE in str(report.longrepr)
     )
+    state, word = config.stash[STATE], config.getoption("keyword")
+    labs = {state.lab_of(item) for item in state.items if state.is_check(item)}
+    if word and labs and len(terminalreporter.stats.get("deselected", [])) == len(state.items):
+        functions = ", ".join(name for lab in labs for name in tasks_of(lab))
+        terminalreporter.write_line(f"-k {word!r} selects no check. The functions: {functions}")
     for reason, count in reasons.most_common():
         terminalreporter.write_line(f"{NOT_HERE}{count} tests: {reason}")
     if config.stash[STATE].left_out and (asked or everything):

@@ -19,7 +19,7 @@ from labkit.loading import Lab, find_labs
 from labkit.tasks import BEGIN, DEF, END, tasks_of
 
 TASKS = re.compile(r"(<!-- tasks -->).*?(<!-- /tasks -->)", re.S)
-HEADER = re.compile(r"\A# (lab-\d+) starter: .* \[([0-9a-f]{12})\]\n")
+HEADER = re.compile(r"\A# ([\w-]+) starter: .* \[([0-9a-f]{12})\]\n")
 
 
 def derive(lab: Lab) -> str:
@@ -36,7 +36,7 @@ def derive(lab: Lab) -> str:
             if block is None:
                 raise ValueError(f"{where}: END SOLUTION without a beginning")
             if indent:
-                lines += _todo(lab, indent, defs, task, block, where)
+                lines += _todo(lab, indent, defs, task, where)
             else:
                 while lines and not lines[-1]:
                     lines.pop()  # the blank lines before a removed helper go with it
@@ -57,12 +57,12 @@ def derive(lab: Lab) -> str:
     )
 
 
-def _todo(lab, indent, defs, task, block, where):
+def _todo(lab, indent, defs, task, where):
     owners = [name for spaces, name in defs if len(spaces) < len(indent)]
     if not owners or task is None:
         raise ValueError(f"{where}: a solution in a function needs its task: (task N)")
-    written = [line for line in block if line.strip() and not line.strip().startswith("#")]
-    count = f"about {len(written)} line{'s' if len(written) != 1 else ''}"
+    written = tasks_of(lab)[owners[0]].lines
+    count = f"about {written} line{'s' if written != 1 else ''}"
     return [
         f"{indent}raise NotImplementedError(",
         f'{indent}    "{lab.prefix} · {owners[0]} is yours to write ({count}). "',

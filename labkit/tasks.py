@@ -2,7 +2,7 @@
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labkit.loading import Lab
 
@@ -19,7 +19,7 @@ class Task:
     function: str
     number: int
     stretch: bool
-    lines: int  # of the solution, without comments and blank lines
+    lines: int  # of the solution and its helpers, without comments and blank lines
 
 
 @functools.cache
@@ -28,15 +28,19 @@ def tasks_of(lab: Lab) -> dict[str, Task]:
     path = lab.file("solution")
     if not path.exists():
         return {}
-    found, defs, mark, block = {}, [], None, []
+    found, defs, mark, block, owner = {}, [], None, [], None
     for line in path.read_text(encoding="utf-8").splitlines():
         if begin := BEGIN.match(line):
             mark, block = begin, []
         elif END.match(line):
-            if mark and mark[1] and mark[2]:
-                owner = next(name for spaces, name in defs if len(spaces) < len(mark[1]))
-                written = [one for one in block if one.strip() and not one.strip().startswith("#")]
-                found[owner] = Task(owner, int(mark[2]), bool(mark[3]), len(written))
+            if mark and mark[2]:
+                lines = sum(1 for one in block if one.strip() and not one.strip().startswith("#"))
+                owners = [name for spaces, name in defs if len(spaces) < len(mark[1])]
+                if owners:
+                    owner = owners[0]
+                    found[owner] = Task(owner, int(mark[2]), bool(mark[3]), lines)
+                elif owner and not mark[1]:  # helpers, which stand behind their function
+                    found[owner] = replace(found[owner], lines=found[owner].lines + lines)
             mark = None
         elif mark:
             block.append(line)

@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [0738252145ab]
+# capstone starter: write where NotImplementedError stands. [f17cde9ae56e]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -284,6 +284,6 @@ def diagnose(evidence):
     (99th percentile) three times.
     """
     raise NotImplementedError(
-        "capstone · diagnose is yours to write (about 7 lines). "
+        "capstone · diagnose is yours to write (about 108 lines). "
         "Chapter: README.md, task 12"
     )

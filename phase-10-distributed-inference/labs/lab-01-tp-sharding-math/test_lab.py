@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from collectives import Deadlock, record, run_ranks
 
-from labkit.expect import Unexpected, expect_close, expect_equal, expect_error
+from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, kind_of
 
 RANKS = (1, 2, 3, 4, 8)
 IN, OUT, HIDDEN = 24, 48, 72  # distinct, and divided by 1, 2, 3, 4 and 8
@@ -489,7 +489,7 @@ def on_ranks(function, held):
 
 def expect_blocks(given, size, num_ranks):
     if not isinstance(given, (list, tuple)) or not all(isinstance(s, slice) for s in given):
-        raise Unexpected(f"returned a {type(given).__name__}, expected a list with slices only.")
+        raise Unexpected(f"returned {kind_of(given)}, expected a list with slices only.")
     edges = [[one.start, one.stop] for one in given]
     entries = list(range(size))
     try:

@@ -220,7 +220,8 @@ def step_s(
 def link_bytes_per_s(link):
     """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
 
-    LINKS[link]["printed"] is (number, unit); there are two units.
+    LINKS[link]["printed"] is (number, unit); the unit is "GB/s both directions" or
+    "Gb/s each direction".
     """
     # BEGIN SOLUTION (task 2)
     number, unit = LINKS[link]["printed"]

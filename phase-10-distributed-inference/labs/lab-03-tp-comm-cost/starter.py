@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [6228424e89eb]
+# lab-03 starter: write where NotImplementedError stands. [3db887cd203c]
 """Lab 03: the communication bill of tensor parallelism.
 
 What does one message cost, how many are there in a step, and what is the step they are added to?
@@ -218,7 +218,8 @@ def step_s(
 def link_bytes_per_s(link):
     """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
 
-    LINKS[link]["printed"] is (number, unit); there are two units.
+    LINKS[link]["printed"] is (number, unit); the unit is "GB/s both directions" or
+    "Gb/s each direction".
     """
     raise NotImplementedError(
         "lab-03 · link_bytes_per_s is yours to write (about 2 lines). "

@@ -67,7 +67,7 @@ def test_decode_step_s__shards_the_weights(lab):
 @pytest.mark.points(4)
 def test_communication_share__divides_by_the_whole_step(lab):
     """The share is of the step with its messages, so it stays below 1."""
-    for count, message_s, step_s in product((1, 3, 64), (0.0, 7 * us, 0.5), (0.0, 640 * us, 4.5)):
+    for count, message_s, step_s in product((1, 3, 64), (7 * us, 0.5, 0.0), (640 * us, 4.5, 0.0)):
         spent = [message_s] * count
         whole = sum(map(Fraction, spent)) + Fraction(step_s)
         expected = 1 - Fraction(step_s) / whole if whole else 0

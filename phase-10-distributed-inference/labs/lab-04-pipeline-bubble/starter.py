@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [cff1bef631f5]
+# lab-04 starter: write where NotImplementedError stands. [51a68fd68715]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -236,7 +236,7 @@ def replay(order, forward_ticks=1, backward_ticks=2):
     require(order=order, forward_ticks=forward_ticks, backward_ticks=backward_ticks)
     ticks = {"F": forward_ticks, "B": backward_ticks}
     raise NotImplementedError(
-        "lab-04 · replay is yours to write (about 17 lines). "
+        "lab-04 · replay is yours to write (about 26 lines). "
         "Chapter: README.md, task 8"
     )
 
@@ -250,7 +250,7 @@ def one_f_one_b_order(p, m):
     """
     require(p=p, m=m)
     raise NotImplementedError(
-        "lab-04 · one_f_one_b_order is yours to write (about 8 lines). "
+        "lab-04 · one_f_one_b_order is yours to write (about 13 lines). "
         "Chapter: README.md, task 9"
     )
 

@@ -301,7 +301,8 @@ def test_replay__names_the_ops_of_a_deadlock(lab):
         ([ops("0F0"), ops("1F0 1B0"), ops("2B0 2F0")], ["('B', 1, 0)", "('B', 2, 0)"]),
     ]
     for order, named in stuck:
-        expect_error(ValueError, lab.replay, order, mentions=named)
+        idea = "nobody can move and ops are left: that is a deadlock, and each stuck op is named"
+        expect_error(ValueError, lab.replay, order, mentions=named, idea=idea)
     legal = [ops("0F0"), ops("1F0"), ops("2F0 2B0")]
     expect_grid(lab.replay(legal), [ops("0F0 . . . ."), ops(". 1F0 . . ."), ops(". . 2F0 2B0 2B0")])
 
