@@ -8,7 +8,7 @@ def shards__rounds_down(dimension, size, num_ranks):
     """an uneven split is rounded down and the rest is dropped.
 
     With 10 outputs on 4 ranks, outputs 8 and 9 belong to nobody. Real engines refuse instead.
-    Rejected by: test_shards__refuse_an_uneven_split_and_say_what_is_uneven
+    Rejected by: test_shards__refuse_an_uneven_split
     """
     width = size // num_ranks
     return [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
@@ -19,10 +19,21 @@ def shards__rounds_up(dimension, size, num_ranks):
 
     Collectives need equal shapes on all ranks; a short last shard needs padding, which must be
     asked for, as vLLM does for the vocabulary.
-    Rejected by: test_shards__refuse_an_uneven_split_and_say_what_is_uneven
+    Rejected by: test_shards__refuse_an_uneven_split
     """
     width = -(-size // num_ranks)
     return [slice(r * width, min((r + 1) * width, size)) for r in range(num_ranks)]
+
+
+def shards__gives_the_last_rank_the_rest(dimension, size, num_ranks):
+    """an uneven split is rounded down and the last rank takes the rest.
+
+    Collectives need equal shapes on all ranks. Real engines refuse instead.
+    Rejected by: test_shards__refuse_an_uneven_split
+    """
+    width = size // num_ranks
+    edges = [rank * width for rank in range(num_ranks)] + [size]
+    return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
 
 
 def shards__returns_floats(dimension, size, num_ranks):
@@ -605,6 +616,16 @@ def embedding_shard__pads_nothing(E, num_ranks, rank):
     Rejected by: test_embedding_shard__is_a_block_of_rows
     """
     return np.array_split(E, num_ranks)[rank]
+
+
+def embedding_shard__gives_the_last_rank_the_rest(E, num_ranks, rank):
+    """an uneven vocabulary is rounded down and the last rank takes the rest.
+
+    Then ranks hold different numbers of rows. Real engines pad, or refuse.
+    Rejected by: test_embedding_shard__is_a_block_of_rows
+    """
+    width = len(E) // num_ranks
+    return E[rank * width :] if rank == num_ranks - 1 else E[rank * width :][:width]
 
 
 def embedding_rank__forgets_the_mask(token_ids, E, group):

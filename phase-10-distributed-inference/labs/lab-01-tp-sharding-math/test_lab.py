@@ -20,6 +20,7 @@ IN, OUT, HIDDEN = 24, 48, 72  # distinct, and divided by 1, 2, 3, 4 and 8
 # a marked collective returns is hundreds of times further from the same numbers unmarked
 ATOL = 1e-11
 SHARDS = "test_shards__are_equal_blocks_in_rank_order"
+UNEVEN = "test_shards__refuse_an_uneven_split"
 OWNS = "rank r owns block r"
 
 
@@ -32,19 +33,23 @@ def test_shards__are_equal_blocks_in_rank_order(lab):
             expect_blocks(lab.shards("out_features", size, num_ranks), size, num_ranks)
 
 
-@pytest.mark.points(3)
+@pytest.mark.points(2)
 @pytest.mark.waits_for(SHARDS)
-def test_shards__refuse_an_uneven_split_and_say_what_is_uneven(lab):
-    """An uneven split is an error that names the dimension, its size and the ranks"""
-    uneven, none = "an uneven split is refused, never rounded", "num_ranks must be at least 1"
-    for size, num_ranks, idea in (
-        (10, 4, uneven),
-        (7, 2, uneven),
-        (3, 8, uneven),
-        (48, 0, none),
-        (48, -2, none),
-    ):
+def test_shards__refuse_an_uneven_split(lab):
+    """An uneven split is an error, never rounded"""
+    for size, num_ranks in ((10, 4), (7, 2), (3, 8)):
+        idea = "an uneven split is refused, never rounded"
+        expect_error(ValueError, lab.shards, "ffn_width", size, num_ranks, idea=idea)
+    expect_blocks(lab.shards("ffn_width", 10, 5), 10, 5)
+
+
+@pytest.mark.points(1)
+@pytest.mark.waits_for(UNEVEN)
+def test_shards__say_what_is_uneven(lab):
+    """The error names the dimension, its size and the ranks, of which there is one at least"""
+    for size, num_ranks in ((10, 4), (7, 2), (3, 8), (48, 0), (48, -2)):
         words = ["ffn_width", size, num_ranks]
+        idea = "num_ranks must be at least 1" if num_ranks < 1 else "what does not fit what"
         expect_error(
             ValueError, lab.shards, "ffn_width", size, num_ranks, mentions=words, idea=idea
         )
@@ -74,7 +79,7 @@ def test_column_parallel__makes_one_all_gather(lab):
 
 
 @pytest.mark.points(2)
-@pytest.mark.waits_for("test_column_parallel__equals_the_dense_product")
+@pytest.mark.waits_for("test_column_parallel__equals_the_dense_product", UNEVEN)
 def test_column_parallel__refuses_an_uneven_split(lab):
     """column_parallel refuses outputs that the ranks do not divide"""
     expect_refusals(lab.column_parallel, (draw(5, 12), draw(14, 12)), (3, 4, 8), "the 14 outputs")
@@ -105,7 +110,7 @@ def test_row_parallel__makes_one_all_reduce(lab):
 
 
 @pytest.mark.points(2)
-@pytest.mark.waits_for("test_row_parallel__equals_the_dense_product")
+@pytest.mark.waits_for("test_row_parallel__equals_the_dense_product", UNEVEN)
 def test_row_parallel__refuses_an_uneven_split(lab):
     """row_parallel refuses inputs that the ranks do not divide"""
     expect_refusals(lab.row_parallel, (draw(5, 14), draw(12, 14)), (3, 4, 8), "the 14 inputs")
@@ -137,7 +142,7 @@ def test_mlp_tp__makes_exactly_one_all_reduce(lab):
 
 
 @pytest.mark.points(2)
-@pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp")
+@pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp", UNEVEN)
 def test_mlp_tp__refuses_an_uneven_split(lab):
     """mlp_tp refuses hidden units that the ranks do not divide"""
     arrays = draw(5, 12), draw(12, 14), draw(14, 24)
@@ -173,7 +178,7 @@ def test_attention_shards__are_a_rank_s_heads(lab):
 
 
 @pytest.mark.points(2)
-@pytest.mark.waits_for("test_attention_shards__are_a_rank_s_heads")
+@pytest.mark.waits_for("test_attention_shards__are_a_rank_s_heads", UNEVEN)
 def test_attention_shards__refuse_heads_that_do_not_divide(lab):
     """Heads that cannot be divided, or copied equally often, are refused"""
     query = "every rank owns the same number of query heads"
@@ -233,7 +238,7 @@ def test_attention_rank__makes_one_all_reduce(lab):
 
 
 @pytest.mark.points(2)
-@pytest.mark.waits_for(SHARDS)
+@pytest.mark.waits_for(SHARDS, UNEVEN)
 def test_embedding_shard__is_a_block_of_rows(lab):
     """A rank loads its block of the vocabulary, and an uneven one is refused"""
     for vocab, hidden in ((48, 6), (24, 7)):
@@ -244,7 +249,8 @@ def test_embedding_shard__is_a_block_of_rows(lab):
                 given = (lab.embedding_shard(E, num_ranks, rank),)
                 expect_shards(given, owned, rank, ("E",), OWNS)
     idea = "the vocabulary is split here, 14 rows; 4 ranks do not divide it"
-    expect_error(ValueError, lab.embedding_shard, draw(14, 8), 4, 0, idea=idea)
+    for rank in (3, 0):
+        expect_error(ValueError, lab.embedding_shard, draw(14, 8), 4, rank, idea=idea)
 
 
 @pytest.mark.points(3)
@@ -275,7 +281,7 @@ def test_embedding_rank__makes_one_all_reduce(lab):
 
 
 @pytest.mark.points(2)
-@pytest.mark.waits_for(SHARDS)
+@pytest.mark.waits_for(SHARDS, UNEVEN)
 def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
     """A rank holds its block of the tokens and of the hidden units"""
     x, W1, W2 = arrays = draw(48, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
@@ -288,7 +294,8 @@ def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
     for tokens, width, what in ((10, 8, "10 tokens"), (8, 10, "10 hidden units")):
         uneven = draw(tokens, 12), draw(12, width), draw(width, 4)
         idea = f"{what} are split here; 4 ranks do not divide them"
-        expect_error(ValueError, lab.mlp_sp_shards, *uneven, 4, 0, idea=idea)
+        for rank in (3, 0):
+            expect_error(ValueError, lab.mlp_sp_shards, *uneven, 4, rank, idea=idea)
 
 
 @pytest.mark.points(3)

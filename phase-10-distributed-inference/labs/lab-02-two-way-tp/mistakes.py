@@ -98,12 +98,36 @@ def rank_shape__writes_into_the_parameter(parameter, model, tp_size):
     if split == "vocab":
         shape[0] = padded_vocab(shape[0])
     if split == "heads":
+        _divide(model["num_heads"], tp_size, "num_heads")
         kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
         shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
     elif split != "whole":
         dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
         shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
     return shape
+
+
+def rank_shape__does_not_check_the_query_heads(parameter, model, tp_size):
+    """only the KV heads are looked at, and query heads that do not divide are rounded down.
+
+    12 query heads on 8 ranks: 4 of them would belong to nobody.
+    Rejected by: test_rank_shape__refuses_what_does_not_divide
+    """
+    if parameter["split"] != "heads":
+        return _rank_shape(parameter, model, tp_size)
+    heads = model["num_heads"] // tp_size
+    heads += 2 * kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    return [heads * model["head_dim"], *parameter["shape"][1:]]
+
+
+def rank_shape__hands_a_whole_parameter_s_list_on(parameter, model, tp_size):
+    """a parameter that stays whole gives its own list, not a new one.
+
+    Whoever changes the rank's shape changes the model's.
+    Rejected by: test_rank_shape__splits_each_parameter_its_own_way
+    """
+    whole = parameter["split"] == "whole"
+    return parameter["shape"] if whole else _rank_shape(parameter, model, tp_size)
 
 
 def rank_shape__forgets_vocabulary_padding(parameter, model, tp_size):
@@ -481,6 +505,19 @@ def kv_bytes_per_token__gives_the_first_stage_more(
     layers = model["num_layers"] // pp_size + (pp_rank < model["num_layers"] % pp_size)
     alone = model | {"num_layers": layers}
     return _kv_bytes_per_token(alone, tp_size, kv_dtype_bytes=kv_dtype_bytes)
+
+
+def kv_bytes_per_token__keeps_every_query_head(
+    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
+):
+    """keys and values are counted for the query heads.
+
+    With grouped-query attention several query heads read the same key: 32 read 8 in Llama-3-8B.
+    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
+    """
+    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
+    heads = model["num_heads"] // tp_size
+    return 2 * layers * heads * model["head_dim"] * (kv_dtype_bytes or model["dtype_bytes"])
 
 
 def kv_bytes_per_token__takes_the_hidden_size_for_all_heads(

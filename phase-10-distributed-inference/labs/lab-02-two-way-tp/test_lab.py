@@ -77,11 +77,17 @@ def test_rank_shape__splits_each_parameter_its_own_way(lab):
             for tp_size in legal_tp_sizes(model):
                 shape = expected_shape(parameter, model, tp_size)
                 idea = ideas[parameter["split"]]
-                expect_equal(lab.rank_shape(dict(parameter), model, tp_size), shape, idea=idea)
+                result = lab.rank_shape(dict(parameter), model, tp_size)
+                expect_equal(result, shape, idea=idea)
+                assert result is not parameter["shape"], (
+                    "returned the parameter's own list: whoever changes the one changes the other. "
+                    "Return a new list."
+                )
 
 
 @pytest.mark.points(1)
 @pytest.mark.waits_for("test_kv_heads_per_rank__refuses_an_uneven_split")
+@pytest.mark.waits_for("test_rank_shape__splits_each_parameter_its_own_way")
 def test_rank_shape__refuses_what_does_not_divide(lab):
     """A dimension that the ranks do not divide is refused."""
     model = MODELS["tiny"]  # 12 heads, 4 KV heads
@@ -232,6 +238,7 @@ def test_kv_capacity__refuses_sizes_that_are_not_positive(lab):
 
 
 @pytest.mark.points(4)
+@pytest.mark.waits_for("test_kv_heads_per_rank__refuses_an_uneven_split")
 @pytest.mark.waits_for("test_kv_bytes_per_token__of_this_rank_and_stage")
 def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
     """Memory and tokens of a log's cache tell how its heads were split."""

@@ -96,7 +96,7 @@ def ring_all_reduce_s__half_the_trip(num_ranks, payload_bytes, c_s, a_s, busbw_b
 
 
 def ring_all_reduce_s__both_directions(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
-    """the bytes travel at the bandwidth of both directions.
+    """the bytes take half as long, as if a half trip were all or both directions carried them.
 
     Each rank sends 2(p-1)/p of the bytes one way round; what comes in at the same time is another
     rank's traffic. busbw is one direction.
@@ -769,3 +769,66 @@ def calibrate__infinite_busbw(points, protocols=NCCL_PROTOCOLS):
             return c_s, a_s, math.inf
         chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
     return c_s, a_s, 1 / s_per_byte
+
+
+def step_s__two_byte_weights(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """every weight has two bytes, whatever element_bytes says.
+
+    The same bytes hold twice as many weights of one byte, and each wants its two flops.
+    Rejected by: test_step_s__has_two_roofs
+    """
+    reading_s = weight_bytes / (num_ranks * memory_bytes_per_s)
+    return max(reading_s, tokens * weight_bytes / (num_ranks * flops_per_s))
+
+
+def bus_bandwidth__all_to_all_sends_all(operation, num_ranks, payload_bytes, seconds_s):
+    """an all-to-all sends all of its bytes.
+
+    A rank keeps the block that is meant for itself, 1/p of its bytes.
+    Rejected by: test_bus_bandwidth__is_what_nccl_tests_prints
+    """
+    part = (num_ranks - 1) / num_ranks
+    sent = {"all_reduce": 2 * part, "reduce_scatter": part, "all_gather": part}.get(operation, 1)
+    return payload_bytes / seconds_s * sent
+
+
+def expert_parallel_bytes__one_type_both_ways(
+    tokens, top_k, hidden_size, dispatch_element_bytes=1 + 4 / 128, combine_element_bytes=2
+):
+    """tokens come back in the type in which they went out.
+
+    Experts return BF16: they are summed with their weights, which FP8 is too coarse for.
+    Rejected by: test_expert_parallel_bytes__as_deepep_counts_them
+    """
+    elements = tokens * top_k * hidden_size
+    return elements * dispatch_element_bytes, elements * dispatch_element_bytes
+
+
+def predict_all_reduce_s__sends_no_fill(
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+):
+    """what fills the pipeline is left out.
+
+    Before the first byte of payload comes out, the fill has gone round like payload.
+    Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
+    """
+    return min(
+        ring_all_reduce_s(
+            num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
+        )
+        for factor, part, _ in protocols
+    )
+
+
+def equation__fill_at_full_bandwidth(point, protocol):
+    """what fills the pipeline travels at the whole busbw, the payload at its part.
+
+    Fill is sent like payload: both have only the part of the bandwidth that the flags leave.
+    Rejected by: test_equation__holds_for_every_c_a_and_busbw
+    """
+    (num_ranks, payload_bytes, seconds_s), (factor, part, fill) = point, protocol
+    hops = 2 * (num_ranks - 1)
+    terms = factor, factor * hops, hops / num_ranks * (payload_bytes / part + fill)
+    return [term / seconds_s for term in terms]

@@ -303,6 +303,17 @@ def min_microbatches__float_bubble(p, budget, strict=False):
 
 
 @_guarded
+def min_microbatches__float_division(p, budget, strict=False):
+    """m is computed in floats, whose rounding the ceiling then makes a whole microbatch.
+
+    9 x (1 / 0.6 - 1) is 6.000000000000001 in floats: one microbatch too many.
+    Rejected by: test_min_microbatches__is_the_fewest
+    """
+    require(p=p, budget=budget)
+    least = (p - 1) * (1 / float(budget) - 1)
+    return max(1, floor(least) + 1 if strict else ceil(least))
+
+
 def min_microbatches__rounded_budget(p, budget, strict=False):
     """the budget is rounded to a fraction with a denominator of at most 1000.
 

@@ -150,6 +150,9 @@ def test_min_microbatches__is_the_fewest(lab):
     budgets = [Fraction(n, d) for d in (2, 3, 7, 10, 50) for n in range(1, d)]
     for p, budget, strict in product((8, 5, 3, 2, 1), budgets, (False, True)):
         expect_equal(lab.min_microbatches(p, budget, strict), fewest(p, budget, strict), idea=idea)
+    for p, percent, strict in product((4, 10), range(25, 100), (False, True)):
+        expected = fewest(p, Fraction(percent, 100), strict)
+        expect_equal(lab.min_microbatches(p, percent / 100, strict), expected, idea=idea)
 
 
 # --- what it buys -----------------------------------------------------------------------------
@@ -448,8 +451,9 @@ def expect_exact(actual, expected, idea=""):
 
 
 def expect_rows(grid, p):
-    """A list of p lists of one length >= 1; asserted first: no loop may run over nothing."""
-    rows = isinstance(grid, list) and len(grid) == p and all(isinstance(r, list) for r in grid)
+    """p rows of one length >= 1; asserted first: no loop may run over nothing."""
+    rows = isinstance(grid, (list, tuple)) and len(grid) == p
+    rows = rows and all(isinstance(row, (list, tuple)) for row in grid)
     expect(rows, f"returned {grid!r:.60}, expected a list of {p} rows (lists), one per stage")
     expect(
         len({id(row) for row in grid}) == p,
