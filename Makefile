@@ -63,6 +63,10 @@ mistakes: $(VENV)/.group-labs ## show which check rejects each plausible mistake
 grading: $(VENV)/.group-grading ## install the instructor's tool and show which sandbox this machine gives
 	@$(PY) -m grading doctor
 
+.PHONY: check-submission
+check-submission: $(VENV)/.group-grading ## what the grader will say of your starter (Linux): make check-submission LAB=lab-01
+	@$(PY) -m grading one $(LABS)/$(or $(LAB),lab-01)*/starter.py --lab $(or $(LAB),lab-01)
+
 .PHONY: grading-bench
 grading-bench: $(VENV)/.group-grading-bench ## time the grader beside plain pytest and gradescope-utils
 	@$(PY) benchmarks/grading.py

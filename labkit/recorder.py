@@ -124,6 +124,8 @@ def copied(value):
         return kind(map(copied, value))
     if kind is dict:
         return {key: copied(item) for key, item in value.items()}
+    if kind is np.ndarray and value.dtype != object:
+        return value.copy(order="K")
     try:
         return copy.deepcopy(value)
     except Exception:  # a generator, a group, say; the check judges what was returned

@@ -135,6 +135,26 @@ def test_requests_that_wait_in_the_buffer_are_on_the_clock():
     assert caught.value.kind == "timeout" and len(sent) < 10
 
 
+def test_slow_but_honest_has_its_time_again_for_the_hidden_numbers(monkeypatch):
+    for name in ("resource.setrlimit", "signal.signal"):  # this process is to keep its own
+        monkeypatch.setattr(f"grading.judge.{name}", lambda *_: None)
+    monkeypatch.setattr("grading.judge.Numbers", lambda: types.SimpleNamespace(draws=0))
+    server = Judge(types.SimpleNamespace(file=lambda _: ""), None, None, Limits(submission_s=7))
+    server.items = [types.SimpleNamespace(nodeid="a")]
+    server.collectives, server.calls, left = None, [], []
+
+    def check(item):
+        left.append(server.remote._left_s)
+        server.remote._left_s = 0.1  # it took nearly all
+        return True
+
+    server.check = check
+    server.check_hidden = lambda *_: left.append(server.remote._left_s)
+    request = {"source": "", "seed": "00", "request": json.dumps({"cpu_s": 1})}
+    server.grade_in_fork(request, io.StringIO())
+    assert left == [7, 7]
+
+
 def test_what_a_result_costs_the_judge_is_the_submissions_incident():
     server = Judge(None, None, None, Limits(submission_s=0.1))
     server.remote, server.own_s = types.SimpleNamespace(what_happened=None), 0.1

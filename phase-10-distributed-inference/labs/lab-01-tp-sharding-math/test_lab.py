@@ -529,7 +529,8 @@ def expect_ranks(results, expected, idea, atol=ATOL):
     """Every rank returned what it should; the results are the ranks' own."""
     for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
         part = f" on rank {rank}"
-        others = [r for r, other in enumerate(expected) if same(y, other) and not same(y, wanted)]
+        right = same(y, wanted)
+        others = [r for r, other in enumerate(expected) if not right and same(y, other)]
         if others:
             raise Unexpected(f"returned block {others[0]}. Look again at: {OWNS}.", part)
         expect_result(y, wanted, idea, part, atol)
