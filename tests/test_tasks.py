@@ -73,6 +73,20 @@ def test_a_claim_is_as_good_as_its_worst_case_and_waits_for_what_did_not_pass():
     assert [claim["name"] for claim in settle(cases, ["c"])] == ["a", "b", "d", "e"]
 
 
+def test_a_failure_names_what_it_needs_and_was_not_selected():
+    failed = case("test_mlp__adds", "failed", ["test_shards__are_equal"])
+    assert settle([failed])[0]["message"] == "m (It also needs shards, not selected.)"
+    assert settle([failed, case("test_shards__are_equal", "passed")])[0]["message"] == "m"
+    own = case("test_mlp__adds", "failed", ["test_mlp__is_right"])
+    assert settle([own])[0]["message"] == "m"
+
+
+def test_a_task_or_a_name_that_selects_nothing_says_what_there_is(read_only_course):
+    run = read_only_course.pytest("lab-01", "--task", "99")
+    assert run.status == 4 and "--task 99: the tasks are 1 to 8" in run.text
+    assert "The functions: shards, " in read_only_course.pytest("lab-01", "-k", "nothing").text
+
+
 def test_task_and_function_find_the_same_checks(read_only_course):
     by_number = read_only_course.pytest("lab-01", "--task", "3")
     by_name = read_only_course.pytest("lab-01", "-k", "row_parallel")

@@ -139,7 +139,8 @@ def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, f
 
     Two roofs for the weights, the higher one counts: reading weight_bytes, and 2 * macs floating
     point operations per token. Then the cache of all sequences, kv_bytes, is read besides; no other
-    token shares it. macs: multiply-accumulates per token on this GPU. ValueError for bad numbers.
+    token shares it. macs: multiply-accumulates per token on this GPU. ValueError for bad numbers;
+    bytes and macs may be 0.
     Source: Williams et al., Roofline, CACM 52(4), 2009.
     """
     # BEGIN SOLUTION (task 5)
@@ -170,7 +171,8 @@ def prefill_compute_s(
     The weights have two roofs, as in decode_compute_s. Attention multiplies each token's query with
     the keys of the tokens up to itself, then their values: attention_width elements each (heads x
     head_dim x layers, on this GPU). Count half the square, and do not forget a factor of 2 per
-    multiply-accumulate. ValueError for bad numbers. Source: arXiv 2205.14135 (FlashAttention).
+    multiply-accumulate. ValueError for bad numbers; bytes, macs and widths may be 0.
+    Source: arXiv 2205.14135 (FlashAttention).
     """
     # BEGIN SOLUTION (task 6)
     require(prompt_tokens=prompt_tokens, attention_width_or_zero=attention_width)
@@ -363,7 +365,8 @@ def diagnose(evidence):
     "no-overlap"      transfers are waited for, not hidden; cost: the part of the step waited for,
                       less the healthy run's
 
-    where is None unless said. numbers: {name: number}, those that decided. What noise does:
+    where is None unless said. numbers: {name: number}, those that decided, never empty. What noise
+    does:
     a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or more; a
     slow link's typical transfer takes twice the healthy one's or more, an unsteady one's worst
     (99th percentile) three times.

@@ -262,6 +262,7 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
         (16 * GB, 8 * GB, 0),
         (8 * GB, 8 * GB, 5 * GB),
         (70 * GB, 9 * GB, GB),
+        (0, 0, GB),  # a stage without weights of its own
     ]:
         for tokens in (1, 32, 147, 296, 1000, 4096):
             expected = tiles(weights, macs, tokens, memory, flops) + Fraction(kv, memory)
