@@ -91,7 +91,7 @@ def kv_heads(num_kv_heads=8):
 
 
 def placed(name, tp, gpu="h100", nodes=1, **load):
-    """(one GPU's memory, the box) of one engine at this TP, by the capstone's planner."""
+    """(the plan, the box, the load) of one engine at this TP, by the capstone's planner."""
     solution("capstone")  # puts the capstone's folder on the path
     os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
     from planner import hardware, memory, models, plans
@@ -100,7 +100,8 @@ def placed(name, tp, gpu="h100", nodes=1, **load):
     box = hardware.box(gpu, nodes)
     model = models.read(name)
     defaults = {"max_model_len": model.max_positions}
-    return plans.evaluate(model, box, memory.Plan(1, tp), Load(**(defaults | load))), box
+    load = Load(**(defaults | load))
+    return plans.evaluate(model, box, memory.Plan(1, tp), load), box, load
 
 
 def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
@@ -108,7 +109,7 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
     d = Drawing(WIDTH, 84 * len(sizes) + 84)
     said = []
     for row, tp in enumerate(sizes):
-        found, box = placed(name, tp)
+        found, box, load = placed(name, tp)
         memory, y = found.memory, 30 + row * 84
         other = sum(memory["other"].values())
         cache = max(0.0, memory["kv_bytes"])
@@ -142,6 +143,6 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
     alt = f"One H100 that reports {box.reported_bytes / GB:.1f} GB: " + "; ".join(said) + "."
     caption = (
         f"{name} in bf16 on one of the H100s, in GB of {box.reported_bytes / GB:.1f} reported. "
-        "The engine may use 92 % of it; the last part is left to others."
+        f"The engine may use {load.utilization:.0%} of it; the last part is left to others."
     )
     return d.figure(alt, caption)
