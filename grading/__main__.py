@@ -25,6 +25,17 @@ def main(arguments=None) -> int:
     )
     run.add_argument("--lab", help="grade this lab alone, such as 01")
     run.add_argument(
+        "--roster",
+        metavar="FILE",
+        help="the class as a CSV file (name, id, sis id, login, email, group): everybody has a row",
+    )
+    run.add_argument(
+        "--deadline", metavar="TIME", help="say who handed in later, such as 2026-11-30T23:59"
+    )
+    run.add_argument(
+        "--again", metavar="STUDENT", nargs="+", help="grade these students anew; see `diff`"
+    )
+    run.add_argument(
         "--jobs",
         type=int,
         help="submissions at a time (default: this machine's processors; with --cluster slurm, "
@@ -33,8 +44,8 @@ def main(arguments=None) -> int:
     run.add_argument(
         "--cluster",
         metavar="WHERE",
-        help="grade on other machines: a Dask scheduler's address, or 'slurm'; 'local' and "
-        "'submitit-local' try the two on this one",
+        help="grade on other machines: a Dask scheduler's address, or 'slurm'; 'local' tries it on "
+        "this one",
     )
     run.add_argument(
         "--slurm",
@@ -47,30 +58,39 @@ def main(arguments=None) -> int:
 
     one = commands.add_parser("one", help="grade one hand-in and show what its student would read")
     one.add_argument("file", help="the student's starter.py, or a folder of theirs that holds it")
-    one.add_argument("--lab", required=True, help="such as 01")
+    one.add_argument("--lab", required=True, nargs="+", help="such as 01; several have one total")
     one.add_argument("--results", help="also write Gradescope's results.json here")
     one.add_argument("--classroom", help="also write GitHub Classroom's result (JSON) here")
     one.add_argument("--no-color", action="store_true", help="plain text")
     _add_grading_options(one)
 
-    for name, text in (
-        ("status", "what is graded, waiting and held"),
-        ("export", "write the exports again from the gradebook"),
-        ("explain", "everything recorded about one student"),
-    ):
-        command = commands.add_parser(name, help=text)
-        if name == "explain":
-            command.add_argument("student", help="the name, or a part of it that no other has")
+    texts = {
+        "status": "what is graded, waiting and held",
+        "export": "write the exports again from the gradebook",
+        "explain": "everything recorded about one student",
+        "adjust": "add points to a student's lab, or take some; 0 undoes it",
+        "diff": "which rows and claims changed, since the former grading or another gradebook's",
+        "forget": "remove everything stored about one student",
+        "merge": "add what other machines graded",
+    }
+    more = {name: commands.add_parser(name, help=text) for name, text in texts.items()}
+    for command in more.values():
         command.add_argument(
             "--out", default="grades", help="folder of the gradebook (default: grades)"
         )
-        if name == "export":
-            command.add_argument(
-                "--format",
-                action="append",
-                help="csv, json, junit, gradescope, classroom, ctrf or html; may be repeated "
-                "(default: all)",
-            )
+    for name in ("explain", "adjust", "forget"):
+        more[name].add_argument("student", help="the name, or a part of it that no other has")
+    more["adjust"].add_argument("lab", help="such as 01")
+    more["adjust"].add_argument("points", type=int, help="such as 5 or -10")
+    more["adjust"].add_argument("--because", required=True, metavar="TEXT", help="shown with it")
+    more["diff"].add_argument("other", nargs="?", help="the folder of an earlier gradebook")
+    more["merge"].add_argument("gradebooks", nargs="+", help="folders of gradebooks, such as --out")
+    more["export"].add_argument(
+        "--format",
+        action="append",
+        help="csv, canvas, moodle, json, junit, ctrf, html or feedback; may be repeated "
+        "(default: all)",
+    )
 
     doctor = commands.add_parser("doctor", help="which sandbox layers this machine gives")
     doctor.add_argument("--no-color", action="store_true", help="plain text")

@@ -4,8 +4,11 @@ import contextlib
 import os
 import sqlite3
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -16,9 +19,10 @@ from rich.table import Table
 
 from grading import engines, feedback
 from grading.exports import (
-    FORMATS,
+    MAKERS,
     classroom_result,
     gradescope_results,
+    remove_student,
     to_json,
     write_exports,
 )
@@ -26,10 +30,11 @@ from grading.fingerprint import environment, labs_by_prefix
 from grading.gradebook import Gradebook, GradebookError
 from grading.grader import ClusterError, Grader
 from grading.limits import MIB, Limits
+from grading.roster import RosterError, assign, read_roster
 from grading.run import grade_missing, record_of
 from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, check_private, inspect_machine
 from grading.sanitise import clean
-from grading.submissions import Submission, SubmissionsError, read_one, read_submissions
+from grading.submissions import Found, Submission, SubmissionsError, read_one, read_submissions
 from labkit.loading import ROOT, choose_lab
 
 RESULTS = {  # an option of `one`: the schema of what it writes, and how that is made
@@ -37,6 +42,7 @@ RESULTS = {  # an option of `one`: the schema of what it writes, and how that is
     "classroom": ("classroom", classroom_result),
 }
 COLORS = {"passed": "green", "todo": "yellow", "waits": "yellow", "not_run": "cyan"}
+COLORS["adjusted"] = "cyan"
 
 
 class UserError(Exception):
@@ -105,11 +111,47 @@ def _check_machine(options):
 def _check_private(options):
     """Nothing that is kept from submissions may lie where they can read."""
     named = {name: vars(options).get(name) for name in ("submissions", "file")}
-    named |= {f"--{name}": vars(options).get(name) for name in ("secret", "out", *RESULTS)}
+    names = ("secret", "out", "roster", *RESULTS)
+    named |= {f"--{name}": vars(options).get(name) for name in names}
     try:
         check_private({"the course": ROOT} | {what: path for what, path in named.items() if path})
     except SandboxError as error:
         raise UserError(str(error)) from None
+
+
+@contextlib.contextmanager
+def _sentences(options):
+    """What the grader's parts raise, as the instructor's one sentence."""
+    try:
+        yield
+    except (GradebookError, SandboxError, ClusterError, SubmissionsError, RosterError) as error:
+        raise UserError(str(error)) from None
+    except sqlite3.Error as error:
+        raise UserError(
+            f"the gradebook in {options.out} cannot be used ({error}); make room on the disk, "
+            "restore the folder from a copy, or grade into another one with --out"
+        ) from None
+
+
+def _check_tests(labs):
+    """Tests that pytest cannot collect are nobody's zero: said once, before anybody is graded."""
+    for lab in labs:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--no-header"]
+        environment = {**os.environ, "LAB_IMPL": "solution", "PYTEST_ADDOPTS": ""}
+        done = subprocess.run(
+            [*command, "-p", "no:cacheprovider", "."],
+            cwd=lab.path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode:
+            lines = [line for line in done.stdout.splitlines() if line.startswith("E  ")]
+            why = clean(" ".join(lines) or (done.stdout + done.stderr)[-500:], 600)
+            raise UserError(
+                f"the tests of {lab.name} cannot be collected, nobody was graded: {why}"
+            )
 
 
 # --- run ------------------------------------------------------------------------------------------
@@ -123,29 +165,38 @@ def run(options) -> int:
     only = _lab(options.lab) if options.lab else None
     if options.jobs is not None and options.jobs < 1:
         raise UserError(f"--jobs {options.jobs}: give at least 1")
-    weak = options.allow_weak_sandbox
-    try:
+    deadline, weak = _deadline(options.deadline), options.allow_weak_sandbox
+    with _sentences(options):
         sbatch = engines.check(options.cluster, options.slurm, weak)
-    except ClusterError as error:
-        raise UserError(str(error)) from None
-    if options.cluster in (None, *engines.HERE):  # else the sandboxes are on other machines
-        _check_machine(options)
-    try:
-        found = read_submissions(options.submissions, labs, only, limits.source_bytes)
-    except SubmissionsError as error:
-        raise UserError(str(error)) from None
+        if options.cluster in engines.HERE:  # else the sandboxes are on other machines
+            _check_machine(options)
+        people = read_roster(options.roster) if options.roster else None
+        found = read_submissions(
+            options.submissions, labs, only, limits.source_bytes, deadline=deadline
+        )
     _show_found(console, found)
     if not found.submissions:
         raise UserError(
             f"no submission was recognised in {options.submissions}; expected "
             "NAME/lab-01*/starter.py, NAME/starter-01.py, or an export of Canvas, Moodle, "
-            "Gradescope or GitHub Classroom"
+            "Blackboard, Brightspace, Gradescope or GitHub Classroom"
         )
+    here = sorted({submission.lab for submission in found.submissions})
     where = options.cluster, options.out, options.jobs, sbatch
-    started = time.monotonic()
-    try:
+    with _sentences(options):
+        _check_tests(labs[prefix] for prefix in here)
         with Gradebook(options.out, write=True) as gradebook:
             secret = secret or gradebook.secret()
+            if people is not None:
+                gradebook.set_people(people)
+            submissions, questions = assign(
+                found.submissions, found.unrecognised, gradebook.people(), here
+            )
+            for student, why in questions:
+                _show(console, "look", f"{student}: {why}")
+            if options.again:
+                gradebook.set_aside(_student(gradebook, name) for name in options.again)
+            started = time.monotonic()
             engine = engines.engine(limits, secret, weak, *where)
             with _progress(console) as progress:
                 task = progress.add_task("grading", total=None)
@@ -158,33 +209,40 @@ def run(options) -> int:
                     progress.advance(task)
 
                 graded, held = grade_missing(
-                    gradebook, found.submissions, limits, secret, weak, counted, done
+                    gradebook, submissions, limits, secret, weak, counted, done
                 )
-            known = len(found.submissions) - graded - held
             seconds = time.monotonic() - started
             _export(gradebook, options)
             _summary(console, gradebook.records(), gradebook.waiting())
-            _show_absent(console, gradebook, found.submissions)
-    except (GradebookError, SandboxError, ClusterError) as error:
-        raise UserError(str(error)) from None
-    except sqlite3.Error as error:
-        raise _unusable(options, error) from None
+            _show_absent(console, gradebook, submissions)
+    known = len(submissions) - graded - held
     per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
     console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
     out = Path(options.out)
     pages = f"{out / 'grades.csv'}, {out / 'html' / 'index.html'}"
     console.print(f"Exports: {escape(pages)}, and more beside them.", soft_wrap=True)
-    if found.ignored:
-        count = _count(len(found.ignored), "file or folder", "files or folders")
-        console.print(f"[yellow]{count} not graded, listed at the top.[/]")
     if held:
         console.print(
             f"[red]{held} held, without a score: the grader failed on them. Run it again; "
             "`python -m grading doctor` tests this machine.[/]",
             soft_wrap=True,
         )
-        return 1
-    return 0
+    if look := len(found.ignored) + len(questions):
+        count = _count(look, "hand-in needs", "hand-ins need")
+        console.print(f"[yellow]{count} a look, listed at the top.[/]")
+    return 1 if held or look else 0
+
+
+def _deadline(text):
+    if text is None:
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"--deadline {text}: give a time such as 2026-11-30T23:59 or 2026-11-30T23:59+01:00"
+        ) from None
+    return when if when.tzinfo else when.astimezone()
 
 
 def _progress(console):
@@ -202,14 +260,19 @@ def _show_found(console, found):
     shapes = ", ".join(f"{count} {shape}" for shape, count in sorted(found.shapes.items()))
     count = _count(len(found.submissions), "submission")
     console.print(f"{count} recognised" + (f" ({shapes})." if shapes else "."))
-    _show_ignored(console, found.ignored)
+    _show_ignored(console, found)
 
 
-def _show_ignored(console, ignored):
-    for where, why in ignored[:100]:
-        console.print(f"  [yellow]not graded[/] {escape(where)}: {escape(why)}", soft_wrap=True)
-    if len(ignored) > 100:
-        console.print(f"  ... and {len(ignored) - 100} more")
+def _show_ignored(console, found):
+    several = [*found.ignored, *found.older]
+    for where, why in several[:100]:
+        _show(console, "not graded", f"{where}: {why}")
+    if len(several) > 100:
+        console.print(f"  ... and {len(several) - 100} more")
+
+
+def _show(console, label, text):
+    console.print(f"  [yellow]{label}[/] {escape(clean(text))}", soft_wrap=True)
 
 
 def _show_absent(console, gradebook, submissions):
@@ -253,8 +316,9 @@ def _summary(console, records, waiting):
     if len(students) > 40:
         console.print(f"... and {len(students) - 40} more students; html/index.html has all")
     for lab in labs:
-        scores = [record["score"] for record in records if record["lab"] == lab]
-        not_run = max(record["not_run"] for record in records if record["lab"] == lab)
+        there = [record for record in records if record["lab"] == lab]
+        scores = [record["score"] for record in there if feedback.handed_in(record)] or [0]
+        not_run = max(record["not_run"] for record in there)
         console.print(
             f"{lab}: {_count(len(scores), 'submission')}, median {statistics.median(scores):g}, "
             f"{sum(score == 100 for score in scores)} with full marks"
@@ -281,6 +345,8 @@ def _count(number, one, several=None):
 
 def _score(record):
     score = f"{record['score']}"
+    if not feedback.handed_in(record):
+        return "[dim]-[/]"
     if record["score"] + record["not_run"] >= record["max_score"]:
         return f"[green]{score}[/]"
     return score if record["score"] else f"[red]{score}[/]"
@@ -292,33 +358,37 @@ def _score(record):
 def one(options) -> int:
     console = _console(options)
     limits, secret = _limits(options), _secret(options)
-    lab = _lab(options.lab)
+    labs = [_lab(name) for name in options.lab]
     _check_private(options)
     _check_machine(options)
-    submission, ignored = _hand_in(options.file, lab, limits)
+    records = []
     with Grader(limits, options.allow_weak_sandbox, secret) as grader:
-        result = grader.grade_or_refuse(submission, labs_by_prefix()[lab])
-    if result["status"] != "graded":
-        raise UserError(f"the grader itself failed, so there is no score: {result['problem']}")
-    record = {"student": "student", "lab": lab} | record_of(submission, result, limits)
+        for lab in labs:
+            submission, found = _hand_in(options.file, lab, limits)
+            result = grader.grade_or_refuse(submission, labs_by_prefix()[lab])
+            if result["status"] != "graded":
+                problem = result["problem"]
+                raise UserError(f"the grader itself failed, so there is no score: {problem}")
+            record = record_of(submission, result, limits)
+            records.append({"student": "student", "lab": lab} | record)
+            _show_ignored(console, found)
+            _show_record(console, records[-1])
     for name, (schema, make) in RESULTS.items():
         if path := vars(options)[name]:
             try:
-                Path(path).write_text(to_json(schema, make(record)))
+                Path(path).write_text(to_json(schema, make(records)))
             except OSError as error:
                 raise UserError(f"cannot write {path}: {error.strerror}") from None
-    _show_ignored(console, ignored)
-    _show_record(console, record)
     return 0
 
 
 def _hand_in(place, lab, limits):
-    """(one student's file, or the best in a folder of theirs, [(what else lies there, why not)])"""
+    """(one student's file, or the best in a folder of theirs, what was found there)"""
     if not os.path.lexists(place):
         raise UserError(f"{place} does not exist")
     if not os.path.isdir(place):
         source, problem = read_one(place, limits.source_bytes)
-        return Submission("student", lab, place, source, problem), []
+        return Submission("student", lab, place, source, problem), Found()
     try:
         found = read_submissions(place, labs_by_prefix(), lab, limits.source_bytes, "student")
     except SubmissionsError as error:
@@ -326,21 +396,21 @@ def _hand_in(place, lab, limits):
     name = f"starter-{lab.removeprefix('lab-')}.py"
     why = f"no starter.py and no {name} was found; hand in your file under one of these names"
     nothing = Submission("student", lab, place, None, why)
-    return next(iter(found.submissions), nothing), found.ignored
+    return next(iter(found.submissions), nothing), found
 
 
 def _show_record(console, record):
     console.print(
         f"[bold]{record['lab_name']}[/]  {record['score']} of {record['max_score']} points"
         + (f", {record['not_run']} could not be run here" if record["not_run"] else "")
+        + (f"; {record['late']}" if record.get("late") else "")
     )
-    broken = any(claim["broken"] for claim in record["claims"])
-    for claim in [] if broken else record["claims"]:
+    for claim in (claim for claim in record["claims"] if not claim["broken"]):
         color = COLORS.get(claim["outcome"], "red")
         label = feedback.LABELS[claim["outcome"]]
         line = f"{claim['earned']:>3}/{claim['points']:<3} {escape(claim['text'])}"
         console.print(f"  [{color}]{label:>12}[/] {line}", soft_wrap=True)
-        if claim["outcome"] not in ("passed", "todo"):
+        if claim["outcome"] not in ("passed", "todo", "adjusted"):
             about = Padding(escape(feedback.sentence(claim)), (0, 0, 0, 23))
             console.print(about, style="dim")
     if record["printed"]:
@@ -356,24 +426,30 @@ def _show_record(console, record):
 
 
 @contextlib.contextmanager
-def _open(options):
-    try:
-        with Gradebook(options.out) as gradebook:
-            yield gradebook
-    except GradebookError as error:
-        raise UserError(str(error)) from None
-    except sqlite3.Error as error:
-        raise _unusable(options, error) from None
+def _open(options, write=False):
+    if write and not Path(options.out, "gradebook.sqlite").exists():
+        raise UserError(f"no grades in {options.out}; `python -m grading run` makes some")
+    with _sentences(options), Gradebook(options.out, write) as gradebook:
+        yield gradebook
 
 
-def _unusable(options, error):
-    return UserError(
-        f"the gradebook in {options.out} cannot be used ({error}); make room on the disk, restore "
-        "the folder from a copy, or grade into another one with --out"
-    )
+def _student(gradebook, wanted):
+    """The one student of that name, or of whose name it is a part."""
+    names = {student for student, _ in gradebook.roster()}
+    names |= {person.student for person in gradebook.people()}
+    those = {wanted} & names or {name for name in names if wanted.lower() in name.lower()}
+    if not those:
+        raise UserError(
+            f"no student called '{wanted}' in {gradebook.path.parent}; `status` and grades.csv "
+            "list them"
+        )
+    if len(those) > 1:
+        some = ", ".join(sorted(those)[:8]) + (", ..." if len(those) > 8 else "")
+        raise UserError(f"'{wanted}' could be {some}; give more of the name")
+    return those.pop()
 
 
-def _export(gradebook, options, formats=FORMATS):
+def _export(gradebook, options, formats=()):
     try:
         return write_exports(gradebook, options.out, formats)
     except OSError as error:
@@ -396,13 +472,94 @@ def status(options) -> int:
 
 
 def export(options) -> int:
-    formats = tuple(options.format or FORMATS)
-    if unknown := [name for name in formats if name not in FORMATS]:
-        raise UserError(f"--format {unknown[0]}: there are {', '.join(FORMATS)}")
+    formats = options.format or ()
+    if unknown := [name for name in formats if name not in MAKERS]:
+        raise UserError(f"--format {unknown[0]}: there are {', '.join(MAKERS)}")
     with _open(options) as gradebook:
         paths = _export(gradebook, options, formats)
     for path in paths:
         print(path)
+    return 0
+
+
+def adjust(options) -> int:
+    with _open(options, write=True) as gradebook:
+        student, lab = _student(gradebook, options.student), _lab(options.lab)
+        if (student, lab) not in gradebook.roster():
+            raise UserError(
+                f"{student} has no row for {lab}; run with --roster to give everybody one"
+            )
+        gradebook.adjust(student, lab, options.points, clean(options.because))
+        _export(gradebook, options)
+        records = gradebook.records()
+    for record in records:
+        if (record["student"], record["lab"]) == (student, lab):
+            print(f"{student} {lab}: {record['score']} of {record['max_score']} points")
+    return 0
+
+
+def diff(options) -> int:
+    """Between two gradebooks, or what counts now and what counted before in one."""
+    with _open(options) as gradebook:
+        now, before = gradebook.records(), gradebook.former()
+    if options.other:
+        with _sentences(options), Gradebook(options.other) as gradebook:
+            before = gradebook.records()
+    before = {(record["student"], record["lab"]): record for record in before}
+    changed = 0
+    for record in now:
+        old = before.pop((record["student"], record["lab"]), None)
+        changed += old is not None and _show_changes(old, record)
+        if old is None and options.other:
+            changed += 1
+            print(f"{record['student']} {record['lab']}: new, {record['score']}")
+    for (student, lab), record in before.items() if options.other else ():
+        changed += 1
+        print(f"{student} {lab}: gone, was {record['score']}")
+    print(f"{_count(changed, 'row')} changed.")
+    return 1 if changed else 0
+
+
+def _show_changes(old, new):
+    was, is_ = ({claim["name"]: claim for claim in record["claims"]} for record in (old, new))
+    nothing = {"earned": 0, "outcome": "not_there", "text": ""}
+    lines = []
+    for name in {**was, **is_}:
+        one, two = was.get(name, nothing), is_.get(name, nothing)
+        if (one["earned"], one["outcome"]) != (two["earned"], two["outcome"]):
+            labels = (feedback.LABELS.get(c["outcome"], "not there") for c in (one, two))
+            points = f"{one['earned']} -> {two['earned']}"
+            lines.append(f"  {points}  {' -> '.join(labels)}  {two['text'] or one['text']}")
+    if lines or old["score"] != new["score"]:
+        print(f"{new['student']} {new['lab']}: {old['score']} -> {new['score']}", *lines, sep="\n")
+    return bool(lines) or old["score"] != new["score"]
+
+
+def forget(options) -> int:
+    with _open(options, write=True) as gradebook:
+        student = _student(gradebook, options.student)
+        places = [r["place"] for r in gradebook.records() if r["student"] == student and r["place"]]
+        gradebook.forget(student)
+        remove_student(options.out, student)
+        _export(gradebook, options)
+    print(f"{student} is in no file of {options.out} any more.")
+    if places:
+        print(f"Delete the hand-in too, or the next run grades it again: {', '.join(places)}")
+    return 0
+
+
+def merge(options) -> int:
+    with _sentences(options):
+        for other in options.gradebooks:
+            Gradebook(other).close()  # before --out is made
+        with Gradebook(options.out, write=True) as gradebook:
+            for other in options.gradebooks:
+                both = gradebook.merge(other)
+                if both:
+                    count = _count(len(both), "row was", "rows were")
+                    print(f"{count} in {options.out} already; of each the later one counts.")
+            _export(gradebook, options)
+            print(f"{_count(len(gradebook.records()), 'record')} in {options.out}.")
     return 0
 
 
@@ -411,16 +568,7 @@ def explain(options) -> int:
     with _open(options) as gradebook:
         everyone = gradebook.records()
         waiting = gradebook.waiting()
-    everybody = {record["student"] for record in everyone} | {row[0] for row in waiting}
-    wanted = options.student
-    names = {wanted} & everybody or {s for s in everybody if wanted.lower() in s.lower()}
-    if not names:
-        raise UserError(
-            f"no student called '{wanted}' in {options.out}; `status` and grades.csv list them"
-        )
-    if len(names) > 1:
-        some = ", ".join(sorted(names)[:8]) + (", ..." if len(names) > 8 else "")
-        raise UserError(f"'{wanted}' could be {some}; give more of the name")
+        names = {_student(gradebook, options.student)}
     for record in everyone:
         if record["student"] not in names:
             continue

@@ -1,14 +1,16 @@
-"""The same run on many machines: a Dask cluster (here), or Slurm (grading.slurm_engine).
+"""The same run on many machines: Dask's workers, started by hand or as Slurm jobs.
 
 A worker needs the course at hand and builds its own sandboxes. The run that asks writes the
 gradebook, alone; a lost worker's submissions are graded again, and the gradebook's key makes a
-second answer for the same one harmless. Both engines exchange pickles among trusted processes: Dask
-over the network (keep it private, or use its TLS), submitit in a folder. A sandboxed submission
+second answer for the same one harmless. Workers and scheduler exchange pickles among trusted
+processes: keep the network private, or use Dask's TLS, as the Slurm jobs do. A sandboxed submission
 reaches neither; a weakly sandboxed one might, so there is no cluster for those.
 """
 
 import atexit
+import contextlib
 import itertools
+import queue
 import re
 import threading
 import time
@@ -20,6 +22,8 @@ from grading.limits import LOST, Limits
 from grading.submissions import Submission
 
 CONNECT_S = 10
+POLL_S = 0.5
+RESULT_S = 5
 
 _graders = threading.local()
 _open = []
@@ -58,15 +62,16 @@ def _close():
         grader.close()
 
 
-def grade_on_dask(jobs, limits, secret, address, count):
-    """Yield (key, submission, result, seconds) as a Dask cluster finishes them."""
-    import dask
-    from distributed import Client, LocalCluster, as_completed
+def grade_on_dask(jobs, limits, secret, address, count, out=None, options=None):
+    """Yield (key, submission, result, seconds) as a Dask cluster finishes them.
 
-    jobs = list(jobs)
-    if not jobs:
+    `address`: a scheduler's, "local" or "slurm", whose jobs' files go below `out` and whose sbatch
+    takes `options`. `count`: how many at a time, on Slurm None for a job per fifty submissions.
+    """
+    waiting = {f"grade-{key}": (key, submission) for key, submission in jobs}
+    if not waiting:
         return
-    expected = {prefix: course_of(prefix) for prefix in {s.lab for _, s in jobs}}
+    expected = {prefix: course_of(prefix) for prefix in {s.lab for _, s in waiting.values()}}
 
     def there(*arguments):
         # Being local it travels by value: the scheduler, which reads it too, needs no course.
@@ -74,46 +79,69 @@ def grade_on_dask(jobs, limits, secret, address, count):
 
         return grade_here(*arguments)
 
-    cluster = client = None
-    try:
-        if address == "local":  # a scheduler of its own reads this number where it was started
-            dask.config.set({"distributed.scheduler.allowed-failures": LOST})
-            cluster = LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
-        try:
-            client = Client(cluster or address, timeout=CONNECT_S)
-            client.wait_for_workers(1, timeout=CONNECT_S)
-        except (OSError, ValueError) as error:
-            what = "this scheduler has no worker" if client else "no Dask scheduler answers there"
-            raise ClusterError(
-                f"--cluster {address}: {what} ({str(error).splitlines()[0]}); give local, slurm, "
-                "submitit-local, or a scheduler's address such as tcp://host:8786, with workers "
-                "started by `PYTHONPATH=COURSE dask worker ADDRESS`"
-            ) from None
-        waiting, futures = {}, []
-        for key, submission in jobs:
-            future = client.submit(
-                there,
-                asdict(submission),
-                asdict(limits),
-                secret,
-                expected[submission.lab],
-                key=f"grade-{key}",
-            )
-            waiting[future.key] = (key, submission)
-            futures.append(future)
-        for future in as_completed(futures):
-            key, submission = waiting.pop(future.key)
-            if future.status == "finished":
-                result, seconds = future.result()
-            else:
-                why = f"no worker could grade it: {future.exception()}"
-                if isinstance(future.exception(), ModuleNotFoundError):
+    with contextlib.ExitStack() as stack:
+        client, slurm = _connect(stack, address, count, len(waiting), limits, out, options or {})
+        finished, futures = queue.SimpleQueue(), []
+        for name, (_, submission) in waiting.items():
+            arguments = asdict(submission), asdict(limits), secret, expected[submission.lab]
+            futures.append(client.submit(there, *arguments, key=name))
+            futures[-1].add_done_callback(finished.put)
+        while waiting:
+            if slurm:
+                slurm.look(progress=len(waiting))
+            try:
+                future = finished.get(timeout=POLL_S)
+            except queue.Empty:
+                continue
+            try:
+                result, seconds = future.result(timeout=RESULT_S)
+            except TimeoutError:  # lost with its worker: it is graded again
+                finished.put(future)
+                continue
+            except Exception as error:
+                why = f"no worker could grade it: {error}"
+                if isinstance(error, ModuleNotFoundError):
                     why += "; start workers by `PYTHONPATH=COURSE dask worker ADDRESS`"
                 result, seconds = failure(why), 0.0
-            yield key, submission, result, seconds
+            yield *waiting.pop(future.key), result, seconds
             future.release()
-    finally:
-        if client is not None:
-            client.close()
-        if cluster is not None:
-            cluster.close()
+
+
+def _connect(stack, address, count, number, limits, out, options):
+    """(client, the Slurm jobs or None) of a cluster that ends with `stack`."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    # A scheduler of this process reads these; else both belong to where it was started.
+    dask.config.set(
+        {
+            "distributed.scheduler.allowed-failures": LOST,
+            "distributed.scheduler.worker-saturation": 1.0,  # a lost worker's queue is not at fault
+        }
+    )
+    cluster, slurm = address, None
+    if address == "local":
+        cluster = LocalCluster(
+            n_workers=count, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        )
+        stack.enter_context(cluster)
+    elif address == "slurm":
+        from grading.slurm import SlurmWorkers
+
+        slurm = stack.enter_context(SlurmWorkers(count, number, limits, out, options))
+        cluster = slurm.cluster
+    client = None
+    try:
+        client = stack.enter_context(Client(cluster, timeout=CONNECT_S))
+        if not slurm:  # whose jobs may wait for hours
+            client.wait_for_workers(1, timeout=CONNECT_S)
+    except (OSError, ValueError) as error:
+        what = "this scheduler has no worker" if client else "no Dask scheduler answers there"
+        raise ClusterError(
+            f"--cluster {address}: {what} ({str(error).splitlines()[0]}); give local, slurm, or a "
+            "scheduler's address such as tcp://host:8786, with workers started by "
+            "`PYTHONPATH=COURSE dask worker ADDRESS`"
+        ) from None
+    if slurm:
+        slurm.look(progress=number)
+    return client, slurm

@@ -1,4 +1,4 @@
-"""What grades a list of submissions: this machine, a Dask cluster or Slurm."""
+"""What grades a list of submissions: this machine, or Dask's workers."""
 
 import importlib.util
 import os
@@ -8,8 +8,8 @@ import shutil
 from grading.grader import ClusterError
 from grading.run import grade_locally
 
-SLURM = ("slurm", "submitit-local")
-HERE = ("local", "submitit-local")  # their workers are processes of this machine
+HERE = (None, "local")  # the workers are processes of this machine
+PACKAGES = ("distributed", "cryptography")
 
 
 def check(where, slurm: list[str], weak) -> dict[str, str]:
@@ -19,22 +19,21 @@ def check(where, slurm: list[str], weak) -> dict[str, str]:
     if where is None:
         return {}
     if not where:
-        raise ClusterError("--cluster: give local, slurm, submitit-local or a scheduler's address")
+        raise ClusterError("--cluster: give local, slurm or a scheduler's address")
     if weak:
         raise ClusterError(
             f"--cluster {where} needs the whole sandbox: its workers exchange pickles, which a "
             "weakly sandboxed submission could write; leave out --allow-weak-sandbox or --cluster"
         )
-    for tool in ("sbatch", "srun", "squeue", "scancel") if where == "slurm" else ():
+    for tool in ("sbatch", "squeue", "scancel") if where == "slurm" else ():
         if shutil.which(tool) is None:
             raise ClusterError(
                 f"--cluster slurm: there is no {tool} on this machine; run this where Slurm jobs "
                 "are submitted, or leave out --cluster to grade on this machine"
             )
-    package = "submitit" if where in SLURM else "distributed"
-    if importlib.util.find_spec(package) is None:
+    if lacking := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise ClusterError(
-            f"--cluster {where} needs the package {package}; in the course's folder: "
+            f"--cluster {where} needs the package {lacking[0]}; in the course's folder: "
             ".venv/bin/python -m pip install --group cluster"
         )
     return sbatch_options(slurm)
@@ -45,7 +44,7 @@ def sbatch_options(texts: list[str]) -> dict[str, str]:
     found = {}
     for part in (part for text in texts for part in re.split(r",(?=[^,=]+=)", text)):
         name, _, value = part.partition("=")
-        name = name.replace("-", "_")  # as submitit spells them
+        name = name.replace("-", "_")
         if not re.fullmatch(r"[a-z][a-z_]*", name) or not value:
             raise ClusterError(
                 f"--slurm {part}: give long options of sbatch, such as "
@@ -62,15 +61,11 @@ def engine(limits, secret, weak, where, out, jobs_at_once, sbatch):
     at_once = jobs_at_once or len(os.sched_getaffinity(0))
 
     def grade(jobs):
-        if where in SLURM:
-            from grading.slurm_engine import grade_on_slurm
-
-            count = jobs_at_once if where == "slurm" else at_once
-            return grade_on_slurm(jobs, limits, secret, where, out, count, sbatch)
         if where:
             from grading.dask_engine import grade_on_dask
 
-            return grade_on_dask(jobs, limits, secret, where, at_once)
+            count = jobs_at_once if where == "slurm" else at_once
+            return grade_on_dask(jobs, limits, secret, where, count, out, sbatch)
         return grade_locally(jobs, limits, secret, weak, at_once)
 
     return grade

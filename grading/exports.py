@@ -9,18 +9,23 @@ import csv
 import io
 import json
 import os
+import zipfile
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
 import fastjsonschema
 
-from grading.feedback import LABELS, next_step, sentence
+from grading.feedback import LABELS, handed_in, next_step, sentence
 from grading.gradebook import Gradebook
+from grading.pages import index_page, student_page
+from grading.roster import Person
 from grading.sanitise import cell, clean, file_name
 
 SCHEMAS = Path(__file__).parent / "schemas"
-FORMATS = ("csv", "json", "junit", "gradescope", "classroom", "ctrf", "html")
+KINDS = {"passed": "passed", "adjusted": "passed", "failed": "failed", "todo": "pending"}
+KINDS |= dict.fromkeys(("not_run", "waits", "missing"), "skipped")  # an incident: no kind
 
 
 @cache
@@ -34,17 +39,35 @@ def to_json(schema, value) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def write_exports(gradebook: Gradebook, folder, formats=FORMATS) -> list[Path]:
-    """Write the formats below `folder`; the paths written or already as they should be."""
-    records, waiting = gradebook.records(), gradebook.waiting()
+@dataclass
+class Grades:
+    """What the exports are made of."""
+
+    records: list[dict]
+    waiting: list[tuple[str, str, str]]
+    people: list[Person]
+
+    def by_student(self) -> dict[str, dict[str, dict | None]]:
+        """student -> lab -> record, or None while there is no score."""
+        table = {}
+        for record in self.records:
+            table.setdefault(record["student"], {})[record["lab"]] = record
+        for student, lab, _ in self.waiting:
+            table.setdefault(student, {}).setdefault(lab, None)
+        return dict(sorted(table.items()))
+
+
+def write_exports(gradebook: Gradebook, folder, formats=()) -> list[Path]:
+    """Write the formats (all, if none is named); the paths written or already as they should be."""
+    grades = Grades(gradebook.records(), gradebook.waiting(), gradebook.people())
     files = {}
-    for name in formats:
-        files |= MAKERS[name](records, waiting)
-    return [_replace(Path(folder, path), text) for path, text in sorted(files.items())]
+    for name in formats or MAKERS:
+        files |= MAKERS[name](grades)
+    return [_replace(Path(folder, path), content) for path, content in sorted(files.items())]
 
 
-def _replace(path, text):
-    data = text.encode()
+def _replace(path, content):
+    data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_bytes() != data:
         partial = path.with_name(path.name + ".part")
@@ -56,27 +79,85 @@ def _replace(path, text):
     return path
 
 
-def as_csv(records, waiting):
-    """grades.csv: a row per student, a column per lab; empty means not graded yet."""
-    labs = sorted({record["lab"] for record in records} | {lab for _, lab, _ in waiting})
-    table = {}
-    for record in records:
-        table.setdefault(record["student"], {})[record["lab"]] = record
-    for student, lab, _ in waiting:
-        table.setdefault(student, {}).setdefault(lab, None)
+def remove_student(folder, student):
+    """What was written about one student alone."""
+    for path in Path(folder).rglob(f"{file_name(student)}.*"):
+        path.unlink()
+
+
+def _csv(rows):
+    """The header as it is; below, texts are quoted: a semicolon of a name then splits no cell."""
     out = io.StringIO()
-    # quoted, so that a spreadsheet that splits at semicolons finds no cell inside of a name
-    writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(["student", *labs, "total", "not run here", "integrity", "waiting"])
-    for student, row in sorted(table.items()):
-        graded = [record for record in row.values() if record]
-        scores = [row[lab]["score"] if row.get(lab) else "" for lab in labs]
-        total = sum(record["score"] for record in graded)
-        not_run = sum(record["not_run"] for record in graded)
-        integrity = " ".join(sorted({record["integrity"] for record in graded}))
-        missing = " ".join(sorted(lab for lab, record in row.items() if record is None))
-        writer.writerow([cell(student), *scores, total, not_run, integrity, missing])
-    return {"grades.csv": out.getvalue()}
+    csv.writer(out, lineterminator="\r\n").writerow(rows[0])
+    csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC).writerows(rows[1:])
+    return out.getvalue()
+
+
+def as_csv(grades):
+    """grades.csv, which Excel opens: a row per student, a column per lab; empty means no score."""
+    table = grades.by_student()
+    labs = sorted({lab for row in table.values() for lab in row})
+    known = {person.student: person for person in grades.people}
+    about = ("id", "sis_id", "email", "group") if known else ()
+    ends = ["total", "not run here", "late", "adjusted", "integrity", "waiting"]
+    rows = [["student", *(name.replace("_", " ") for name in about), *labs, *ends]]
+    for student, row in table.items():
+        there = {lab: record for lab, record in row.items() if record}
+        adjusted = {lab: _adjustment(record) for lab, record in there.items()}
+        rows.append(
+            [
+                cell(student),
+                *(cell(getattr(known.get(student), name, "")) for name in about),
+                *(_score(row.get(lab)) for lab in labs),
+                sum(record["score"] for record in there.values()),
+                sum(record["not_run"] for record in there.values()),
+                _by_lab({lab: record["late"] for lab, record in there.items()}),
+                _by_lab(adjusted),
+                " ".join(sorted({record["integrity"] for record in there.values()})),
+                " ".join(sorted(row.keys() - there.keys())),
+            ]
+        )
+    return {"grades.csv": "\ufeff" + _csv(rows)}
+
+
+def _score(record):
+    """Of who handed nothing in: empty, unless the instructor adjusted it."""
+    counts = record and (handed_in(record) or _adjustment(record))
+    return record["score"] if counts else ""
+
+
+def _adjustment(record):
+    return next((c["text"] for c in record["claims"] if c["outcome"] == "adjusted"), "")
+
+
+def _by_lab(texts):
+    return cell("; ".join(f"{lab}: {text}" for lab, text in sorted(texts.items()) if text))
+
+
+def as_canvas(grades):
+    """canvas.csv, as Canvas' gradebook imports it (its lib/gradebook_importer.rb)."""
+    head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+    return _import_file("canvas.csv", head, "name id sis_id login group", grades, True)
+
+
+def as_moodle(grades):
+    """moodle.csv, for Moodle's import of grades: map a person's column, and each lab's."""
+    head = ["Full name", "ID number", "Username", "Email address"]
+    return _import_file("moodle.csv", head, "name sis_id login email", grades)
+
+
+def _import_file(file, head, fields, grades, possible=False):
+    if not grades.people:
+        return {}
+    table = grades.by_student()
+    labs = sorted({lab for row in table.values() for lab in row})
+    rows = [[*head, *labs]]
+    rows += [["    Points Possible", *[""] * (len(head) - 1), *[100] * len(labs)]] * possible
+    for person in grades.people:
+        row = table.get(person.student, {})
+        own = [cell(asdict(person)[field]) for field in fields.split()]
+        rows.append([*own, *(_score(row.get(lab)) for lab in labs)])
+    return {file: _csv(rows)}
 
 
 def public(record) -> dict:
@@ -88,89 +169,90 @@ def public(record) -> dict:
     return kept | {"claims": claims, "next_step": clean(next_step(record))}
 
 
-def as_json(records, waiting):
+def as_json(grades):
     whole = {
         "schema": "grades/1",
-        "records": [public(record) for record in records],
-        "waiting": [{"student": s, "lab": lab, "why": clean(why)} for s, lab, why in waiting],
+        "records": [public(record) for record in grades.records],
+        "people": [asdict(person) for person in grades.people],
+        "waiting": [
+            {"student": student, "lab": lab, "why": clean(why)}
+            for student, lab, why in grades.waiting
+        ],
     }
     return {"grades.json": to_json("grades", whole)}
 
 
-def as_junit(records, waiting):
+def as_junit(grades):
+    tags = {"failed": "failure", "pending": "failure", "skipped": "skipped"}
     root = ElementTree.Element("testsuites", name="grading")
-    for record in records:
-        outcomes = [claim["outcome"] for claim in record["claims"]]
-        skipped = sum(outcome in ("not_run", "waits") for outcome in outcomes)
-        errors = sum(
-            outcome not in ("passed", "failed", "todo", "not_run", "waits") for outcome in outcomes
-        )
-        suite = ElementTree.SubElement(
-            root,
-            "testsuite",
-            name=f"{record['lab']} {record['student']}",
-            tests=str(len(outcomes)),
-            failures=str(sum(outcome in ("failed", "todo") for outcome in outcomes)),
-            errors=str(errors),
-            skipped=str(skipped),
-        )
+    for record in grades.records:
+        name = f"{record['lab']} {record['student']}"
+        suite = ElementTree.SubElement(root, "testsuite", name=name)
         for claim in record["claims"]:
             case = ElementTree.SubElement(
                 suite, "testcase", classname=record["lab"], name=claim["name"]
             )
-            if claim["outcome"] == "passed":
-                continue
-            kind = {
-                "failed": "failure",
-                "todo": "failure",
-                "not_run": "skipped",
-                "waits": "skipped",
-            }
-            tag = kind.get(claim["outcome"], "error")
-            about = ElementTree.SubElement(case, tag, message=LABELS[claim["outcome"]])
-            about.text = sentence(claim)
+            kind = KINDS.get(claim["outcome"])
+            if kind != "passed":
+                tag = tags.get(kind, "error")
+                label = LABELS[claim["outcome"]]
+                ElementTree.SubElement(case, tag, message=label).text = sentence(claim)
+        suite.set("tests", str(len(record["claims"])))
+        for count, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(count, str(len(suite.findall(f"testcase/{tag}"))))
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode")
     ElementTree.fromstring(text)  # well-formed, whatever the sentences hold
     return {"junit.xml": '<?xml version="1.0" encoding="utf-8"?>\n' + text + "\n"}
 
 
-def gradescope_results(record) -> dict:
-    """One record as Gradescope's results.json."""
+def _tests(records):
+    """(record, claim, the claim's name in a total of all the records) of each."""
+    for record in records:
+        lab = f"{record['lab']}: " if len(records) > 1 else ""
+        for claim in record["claims"]:
+            yield record, claim, lab + claim["text"]
+
+
+def gradescope_results(records) -> dict:
+    """One student's records as Gradescope's results.json, with one total."""
+    integrity = " ".join(sorted({record["integrity"] for record in records}))
+    keys = " ".join(record["key"] for record in records if "key" in record)
+    steps = "\n".join(next_step(record) for record in records)
     return {
-        "score": record["score"],
-        "output": f"{next_step(record)}\n(integrity: {record['integrity']})",
+        "score": sum(record["score"] for record in records),
+        "output": f"{steps}\n(integrity: {integrity})",
         "output_format": "text",
         "test_output_format": "text",
         "test_name_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "extra_data": {"key": record.get("key", ""), "integrity": record["integrity"]},
+        "extra_data": {"key": keys, "integrity": integrity},
         "tests": [
             {
-                "name": claim["text"],
+                "name": name,
                 "score": claim["earned"],
                 "max_score": claim["points"],
-                "status": "passed" if claim["outcome"] == "passed" else "failed",
+                "status": "passed" if KINDS.get(claim["outcome"]) == "passed" else "failed",
                 "output": f"{LABELS[claim['outcome']]}. {sentence(claim)}".strip(),
                 "tags": [claim["outcome"]],
             }
-            for claim in record["claims"]
+            for _, claim, name in _tests(records)
         ],
     }
 
 
-def classroom_result(record) -> dict:
-    """One record as GitHub Classroom's reporter reads it."""
-    full = record["score"] == record["max_score"]
+def classroom_result(records) -> dict:
+    """One student's records as GitHub Classroom's reporter reads them, with one total."""
+    total, most = (sum(record[name] for record in records) for name in ("score", "max_score"))
     return {
         "version": 1,
-        "status": "pass" if full else "fail",
-        "max_score": record["max_score"],
+        "status": "pass" if total == most else "fail",
+        "max_score": most,
         "tests": [
             {
-                "name": claim["text"],
-                "status": "pass" if claim["outcome"] == "passed" else "fail",
+                "name": name,
+                "status": "pass" if KINDS.get(claim["outcome"]) == "passed" else "fail",
                 "score": claim["earned"],
                 "message": sentence(claim),
                 "test_code": claim["name"],
@@ -178,43 +260,23 @@ def classroom_result(record) -> dict:
                 "line_no": 0,
                 "duration": 0,
             }
-            for claim in record["claims"]
+            for _, claim, name in _tests(records)
         ],
     }
 
 
-def as_gradescope(records, waiting):
-    return {
-        f"gradescope/{record['lab']}/{file_name(record['student'])}.json": to_json(
-            "gradescope", gradescope_results(record)
-        )
-        for record in records
-    }
-
-
-def as_classroom(records, waiting):
-    return {
-        f"classroom/{record['lab']}/{file_name(record['student'])}.json": to_json(
-            "classroom", classroom_result(record)
-        )
-        for record in records
-    }
-
-
-def as_ctrf(records, waiting):
-    status = {"passed": "passed", "not_run": "skipped", "waits": "skipped", "todo": "pending"}
+def as_ctrf(grades):
     tests = [
         {
             "name": claim["text"],
-            "status": status.get(claim["outcome"], "failed"),
+            "status": KINDS.get(claim["outcome"], "failed"),
             "duration": 0,
             "message": sentence(claim),
             "rawStatus": claim["outcome"],
             "suite": [record["lab"], record["student"]],
             "extra": {"points": claim["points"], "earned": claim["earned"]},
         }
-        for record in records
-        for claim in record["claims"]
+        for record, claim, _ in _tests(grades.records)
     ]
     found = [test["status"] for test in tests]
     kinds = ("passed", "failed", "pending", "skipped", "other")
@@ -225,24 +287,33 @@ def as_ctrf(records, waiting):
     return {"ctrf.json": to_json("ctrf", whole)}
 
 
-def as_html(records, waiting):
-    from grading.pages import index_page, student_page
-
-    students = {}
-    for record in records:
-        students.setdefault(record["student"], []).append(record)
-    files = {"html/index.html": index_page(records, waiting)}
-    for student, own in students.items():
+def as_html(grades):
+    files = {"html/index.html": index_page(grades)}
+    for student, row in grades.by_student().items():
+        own = [row[lab] for lab in sorted(row) if row[lab]]
         files[f"html/{file_name(student)}.html"] = student_page(student, own)
+    return files
+
+
+def as_feedback(grades):
+    """feedback/NAME.zip: a student's page, as one archive to upload where they see it."""
+    files = {}
+    for path, page in as_html(grades).items():
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as out:  # its times are 1980: the same bytes again
+            out.writestr(zipfile.ZipInfo("feedback.html"), page)
+        files[path.replace("html", "feedback", 1).replace(".html", ".zip")] = archive.getvalue()
+    files.pop("feedback/index.zip")
     return files
 
 
 MAKERS = {
     "csv": as_csv,
+    "canvas": as_canvas,
+    "moodle": as_moodle,
     "json": as_json,
     "junit": as_junit,
-    "gradescope": as_gradescope,
-    "classroom": as_classroom,
     "ctrf": as_ctrf,
     "html": as_html,
+    "feedback": as_feedback,
 }

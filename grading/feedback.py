@@ -12,8 +12,11 @@ LABELS = {
     "crashed": "ended itself",
     "protocol": "broke the protocol",
     "unreadable": "not readable",
+    "missing": "not handed in",
+    "adjusted": "adjusted",
 }
 NOT_LOADED = "Nothing could be graded: "
+QUIET = ("passed", "adjusted", "missing")
 
 
 def sentence(claim) -> str:
@@ -39,7 +42,8 @@ def next_step_parts(record) -> tuple[str, str]:
         for claim in claims:
             if claim["outcome"] in wanted:
                 return f"{claim['text'].rstrip('.')}: ", sentence(claim)
-    if record["score"] + record["not_run"] >= record["max_score"]:
+    graded = sum(claim["earned"] for claim in claims if claim["outcome"] != "adjusted")
+    if graded + record["not_run"] >= record["max_score"]:
         return "", "Nothing left to do in this lab."
     return "", "Run the lab's tests on your machine; they are the same ones."
 
@@ -57,7 +61,7 @@ def common_mistakes(records) -> tuple[list, list]:
             if claim["hint"]:
                 what = claim["hint"].removeprefix(WHEN)
                 mistakes.setdefault((record["lab"], what), set()).add(record["student"])
-            if claim["outcome"] not in ("passed", "not_run", "todo", "waits", "unreadable"):
+            if claim["outcome"] not in (*QUIET, "not_run", "todo", "waits", "unreadable"):
                 claims.setdefault((record["lab"], claim["text"]), set()).add(record["student"])
     return _ranked(mistakes), _ranked(claims)
 
@@ -65,3 +69,8 @@ def common_mistakes(records) -> tuple[list, list]:
 def _ranked(table):
     rows = [(lab, what, len(students)) for (lab, what), students in table.items()]
     return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
+
+
+def handed_in(record) -> bool:
+    """Whether there is a hand-in behind the record, be it unreadable."""
+    return all(claim["outcome"] != "missing" for claim in record["claims"])

@@ -12,19 +12,30 @@ import os
 import secrets
 import sqlite3
 import time
+from dataclasses import asdict
 from pathlib import Path
+
+from grading.roster import Person
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
     key TEXT PRIMARY KEY, student TEXT NOT NULL, lab TEXT NOT NULL,
     record TEXT NOT NULL, seconds REAL NOT NULL, graded_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS roster (
+CREATE TABLE IF NOT EXISTS hand_ins (
     student TEXT NOT NULL, lab TEXT NOT NULL, key TEXT NOT NULL, place TEXT NOT NULL,
-    PRIMARY KEY (student, lab));
+    late TEXT NOT NULL, PRIMARY KEY (student, lab));
 CREATE TABLE IF NOT EXISTS held (
     key TEXT PRIMARY KEY, student TEXT NOT NULL, lab TEXT NOT NULL,
     problem TEXT NOT NULL, tries INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS people (student TEXT PRIMARY KEY, person TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS adjustments (
+    student TEXT NOT NULL, lab TEXT NOT NULL, points INTEGER NOT NULL, because TEXT NOT NULL,
+    PRIMARY KEY (student, lab));
 """
+TABLES = ("records", "hand_ins", "held", "people", "adjustments")
+
+
+IDENTITY = ("student", "lab", "place", "key", "late")
 
 
 class GradebookError(Exception):
@@ -55,9 +66,10 @@ class Gradebook:
                     f"cannot write to {self.path.parent} ({error.strerror}); give --out a folder "
                     "that you may write to"
                 ) from None
-            self.db = sqlite3.connect(self.path, timeout=10)
+            self.db = sqlite3.connect(self.path.resolve().as_uri(), uri=True, timeout=10)
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")
+            self.db.execute("PRAGMA secure_delete=ON")  # who is forgotten is overwritten
             self.db.executescript(SCHEMA)
         elif not self.path.exists():
             raise GradebookError(f"no grades in {folder}; `python -m grading run` makes some")
@@ -99,12 +111,7 @@ class Gradebook:
         path = self.path.with_suffix(".secret")
         try:
             if not path.exists():
-                new = path.with_suffix(".new")
-                new.unlink(missing_ok=True)
-                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(secrets.token_bytes(32))
-                    os.fsync(file.fileno())
-                new.rename(path)
+                self._write_secret(secrets.token_bytes(32))
             return path.read_bytes()
         except OSError as error:
             raise GradebookError(
@@ -112,12 +119,71 @@ class Gradebook:
                 "restore it, or give --secret FILE"
             ) from None
 
+    def _write_secret(self, secret):
+        new = self.path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secret)
+            os.fsync(file.fileno())
+        new.rename(self.path.with_suffix(".secret"))
+
     # --- writing ----------------------------------------------------------------------------
 
-    def set_roster(self, rows):
-        """The submissions of this run: (student, lab, key, place) each. Others stay as they are."""
+    def set_hand_ins(self, rows):
+        """The submissions of this run, (student, lab, key, place, late) each; others stay."""
         with self.db:
-            self.db.executemany("INSERT OR REPLACE INTO roster VALUES (?, ?, ?, ?)", rows)
+            self.db.executemany("INSERT OR REPLACE INTO hand_ins VALUES (?, ?, ?, ?, ?)", rows)
+
+    def set_people(self, people: list[Person]):
+        """The roster, in place of the one before."""
+        rows = [(person.student, json.dumps(asdict(person))) for person in people]
+        with self.db:
+            self.db.execute("DELETE FROM people")
+            self.db.executemany("INSERT INTO people VALUES (?, ?)", rows)
+
+    def adjust(self, student, lab, points, because):
+        """Points on top of what was graded, or less; 0 takes the adjustment away."""
+        with self.db:
+            self.db.execute("DELETE FROM adjustments WHERE (student, lab) = (?, ?)", (student, lab))
+            if points:
+                values = (student, lab, points, because)
+                self.db.execute("INSERT INTO adjustments VALUES (?, ?, ?, ?)", values)
+
+    def set_aside(self, students):
+        """Their records no longer count, so that the next run grades them; `diff` knows them."""
+        with self.db:
+            self.db.executemany(
+                "UPDATE records SET key = key || ' until ' || graded_at WHERE key IN "
+                "(SELECT key FROM hand_ins WHERE student = ?)",
+                [(student,) for student in students],
+            )
+
+    def forget(self, student):
+        with self.db:
+            for table in TABLES:
+                self.db.execute(f"DELETE FROM {table} WHERE student = ?", (student,))
+        self.db.execute("VACUUM")
+
+    def merge(self, folder):
+        """Add what another gradebook holds; the one graded later counts where both have one."""
+        with Gradebook(folder) as other:  # says what is wrong with it
+            held = [pair for pair in other.roster() if pair in self.roster()]
+        uri = f"{other.path.resolve().as_uri()}?mode=ro"
+        self.db.execute("ATTACH ? AS other", (uri,))
+        newer = "SELECT max(graded_at) FROM {}.records WHERE student = h.student AND lab = h.lab"
+        with self.db:
+            self.db.execute(
+                "INSERT OR REPLACE INTO hand_ins SELECT * FROM other.hand_ins h WHERE "
+                f"coalesce(({newer.format('other')}), 0) >= coalesce(({newer.format('main')}), -1)"
+            )
+            for table in ("records", "held", "people", "adjustments"):
+                self.db.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}")
+            self.db.execute("DELETE FROM held WHERE key IN (SELECT key FROM records)")
+        self.db.execute("DETACH other")
+        secret = other.path.with_suffix(".secret")
+        if secret.exists() and not self.path.with_suffix(".secret").exists():
+            self._write_secret(secret.read_bytes())
+        return held
 
     def commit(self, key, student, lab, record, seconds):
         """One record, on the disk when this returns. The first one for a key stays."""
@@ -143,24 +209,39 @@ class Gradebook:
 
     def roster(self) -> set[tuple[str, str]]:
         """(student, lab) of every submission of any run."""
-        return set(self.db.execute("SELECT student, lab FROM roster"))
+        return set(self.db.execute("SELECT student, lab FROM hand_ins"))
+
+    def people(self) -> list[Person]:
+        """The roster of the last run that had one."""
+        rows = self.db.execute("SELECT person FROM people ORDER BY student")
+        return [Person(**json.loads(text)) for (text,) in rows]
 
     def records(self) -> list[dict]:
-        """The graded records of the roster: student, lab, place, key and the result's fields."""
+        """What counts: student, lab, place, key, late and the result, with its adjustment in it."""
         rows = self.db.execute(
-            "SELECT r.student, r.lab, r.place, r.key, g.record FROM roster r "
-            "JOIN records g ON g.key = r.key ORDER BY r.student, r.lab"
+            "SELECT h.student, h.lab, h.place, h.key, h.late, g.record, a.points, a.because "
+            "FROM hand_ins h JOIN records g ON g.key = h.key LEFT JOIN adjustments a "
+            "ON a.student = h.student AND a.lab = h.lab ORDER BY h.student, h.lab"
         )
         return [
-            {"student": name, "lab": lab, "place": place, "key": key} | json.loads(text)
-            for name, lab, place, key, text in rows
+            _adjusted(dict(zip(IDENTITY, row, strict=False)) | json.loads(row[5]), *row[6:])
+            for row in rows
         ]
+
+    def former(self) -> list[dict]:
+        """What counted before for the same student and lab, if there was such a record."""
+        rows = self.db.execute(
+            "SELECT g.student, g.lab, '', g.key, '', g.record, max(g.graded_at) FROM records g "
+            "JOIN hand_ins h ON h.student = g.student AND h.lab = g.lab AND h.key != g.key "
+            "GROUP BY g.student, g.lab ORDER BY g.student, g.lab"
+        )
+        return [dict(zip(IDENTITY, row, strict=False)) | json.loads(row[5]) for row in rows]
 
     def waiting(self) -> list[tuple[str, str, str]]:
         """(student, lab, why) of the roster's submissions that have no record yet."""
         return list(
             self.db.execute(
-                "SELECT r.student, r.lab, coalesce(h.problem, 'not graded yet') FROM roster r "
+                "SELECT r.student, r.lab, coalesce(h.problem, 'not graded yet') FROM hand_ins r "
                 "LEFT JOIN records g ON g.key = r.key LEFT JOIN held h ON h.key = r.key "
                 "WHERE g.key IS NULL ORDER BY r.student, r.lab"
             )
@@ -168,3 +249,19 @@ class Gradebook:
 
     def seconds(self) -> list[float]:
         return [value for (value,) in self.db.execute("SELECT seconds FROM records")]
+
+
+def _adjusted(record, points, because):
+    """The record with an adjustment as one more claim, which every export shows as it is."""
+    if not points:
+        return record
+    score = max(0, min(record["max_score"], record["score"] + points))
+    claim = {
+        "name": "adjustment",
+        "text": f"Adjusted by {points:+d}: {because}",
+        "points": 0,
+        "earned": score - record["score"],
+        "outcome": "adjusted",
+    }
+    claim |= {"message": "", "hint": "", "broken": ""}
+    return record | {"score": score, "claims": [*record["claims"], claim]}

@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import asdict
 
 from grading.limits import Limits
+from grading.roster import NOT_HANDED_IN
 from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, SandboxError, inspect_machine
 from labkit.loading import ROOT, Lab
 
@@ -88,7 +89,8 @@ class Grader:
             self._prove(lab, None, None)
         except (OSError, ValueError, GraderError, SandboxError) as error:
             return self._stamp(failure(str(error)), None)
-        why = {"outcome": "unreadable", "message": problem, "hint": "", "broken": problem}
+        outcome = "missing" if problem == NOT_HANDED_IN else "unreadable"
+        why = {"outcome": outcome, "message": problem, "hint": "", "broken": problem}
         claims = [claim | why | {"earned": 0} for claim in self.claims[lab.name]]
         return self._stamp(failure("") | {"status": "graded", "claims": claims}, None)
 

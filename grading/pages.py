@@ -4,7 +4,7 @@ from collections import Counter
 from html import escape
 from statistics import median
 
-from grading.feedback import LABELS, common_mistakes, next_step, sentence
+from grading.feedback import LABELS, common_mistakes, handed_in, next_step, sentence
 from grading.sanitise import clean, file_name
 
 _HEAD = """<!doctype html>
@@ -38,7 +38,8 @@ svg rect {{ fill: var(--bar); }} svg text {{ fill: var(--soft); font: 12px syste
 <body>
 """
 _END = "</body>\n</html>\n"
-_LOOK = {"passed": "passed", "todo": "todo", "waits": "todo", "not_run": "todo"}
+_LOOK = dict.fromkeys(("todo", "waits", "not_run"), "todo")
+_LOOK |= {"passed": "passed", "adjusted": "adjusted"}
 
 
 def _text(value) -> str:
@@ -52,14 +53,17 @@ def student_page(student, records) -> str:
         score = f"{record['score']} of {record['max_score']} points"
         if record["not_run"]:
             score += f", {record['not_run']} could not be run here"
+        if record.get("late"):
+            score += f"; {record['late']}"
         parts.append(f"<h2>{_text(record['lab_name'])}: {_text(score)}</h2>\n")
         parts.append(f'<p class="next">Next: {_text(next_step(record))}</p>\n<table>\n')
-        parts.append('<tr><th>Result</th><th class="n">Points</th><th>Claim</th></tr>\n')
-        broken = next((claim["broken"] for claim in record["claims"] if claim["broken"]), "")
-        for claim in record["claims"]:
+        # why the file could not be loaded is said once, above, not once per claim
+        claims = [claim for claim in record["claims"] if not claim["broken"]]
+        if claims:
+            parts.append('<tr><th>Result</th><th class="n">Points</th><th>Claim</th></tr>\n')
+        for claim in claims:
             look = _LOOK.get(claim["outcome"], "failed")
-            # why the file could not be loaded is said once, above, not once per claim
-            more = "" if broken or claim["outcome"] == "passed" else _text(sentence(claim))
+            more = "" if claim["outcome"] == "passed" else _text(sentence(claim))
             parts.append(
                 f'<tr><td class="word {look}">{LABELS[claim["outcome"]]}</td>'
                 f'<td class="n">{claim["earned"]} / {claim["points"]}</td>'
@@ -74,18 +78,18 @@ def student_page(student, records) -> str:
     return "".join(parts) + _END
 
 
-def index_page(records, waiting) -> str:
+def index_page(grades) -> str:
     """Everyone's scores, their distribution, and the most common mistakes."""
+    records, waiting, students = grades.records, grades.waiting, grades.by_student()
     labs = sorted({record["lab"] for record in records})
+    there = [record for record in records if handed_in(record)]
     parts = [_HEAD.format(title="Grades"), "<h1>Grades</h1>\n"]
-    students = {}
-    for record in records:
-        students.setdefault(record["student"], {})[record["lab"]] = record
-    parts.append(f'<p class="soft">{len(students)} students, {len(records)} submissions.</p>\n')
+    parts.append(f'<p class="soft">{len(students)} students, {len(there)} submissions.</p>\n')
     for lab in labs:
-        scores = [record["score"] for record in records if record["lab"] == lab]
-        parts.append(f"<h2>{lab}: {len(scores)} submissions, median {median(scores):g}</h2>\n")
-        parts.append(_histogram(scores))
+        scores = [record["score"] for record in there if record["lab"] == lab]
+        if scores:
+            count = f"{len(scores)} submissions, median {median(scores):g}"
+            parts.append(f"<h2>{lab}: {count}</h2>\n" + _histogram(scores))
     mistakes, claims = common_mistakes(records)
     for title, head, rows in (
         ("Most common mistakes", "What the result equals", mistakes),
@@ -108,13 +112,26 @@ def index_page(records, waiting) -> str:
         parts.append("</table>\n")
     parts.append("<h2>Students</h2>\n<table>\n<tr><th>Student</th>")
     parts += [f'<th class="n">{lab}</th>' for lab in labs] + ['<th class="n">Total</th></tr>\n']
-    for student, row in sorted(students.items()):
+    for student, row in students.items():
         parts.append(f'<tr><td><a href="{file_name(student)}.html">{_text(student)}</a></td>')
-        for lab in labs:
-            parts.append(f'<td class="n">{row[lab]["score"] if lab in row else ""}</td>')
-        total = sum(record["score"] for record in row.values())
+        parts += [f'<td class="n">{_mark(row.get(lab))}</td>' for lab in labs]
+        total = sum(record["score"] for record in row.values() if record)
         parts.append(f'<td class="n">{total}</td></tr>\n')
     return "".join(parts) + "</table>\n" + _END
+
+
+def _mark(record):
+    """A score, with what an instructor should see beside it."""
+    if not record:
+        return ""
+    marks = [f"{claim['earned']:+d}" for claim in record["claims"] if claim["name"] == "adjustment"]
+    marks += ["late"] * bool(record.get("late"))
+    marks += ["not readable"] * any(c["outcome"] == "unreadable" for c in record["claims"])
+    score = str(record["score"])
+    if not handed_in(record):
+        score = score if marks else "not handed in"
+    said = f' <span class="soft">{_text(", ".join(marks))}</span>' if marks else ""
+    return score + said
 
 
 def _not_compared(records) -> list[str]:

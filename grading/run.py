@@ -109,7 +109,7 @@ def grade_missing(
     after the record is on the disk.
     """
     jobs = list(jobs_of(submissions, limits, secret, weak))
-    gradebook.set_roster((s.student, s.lab, key, s.where) for key, s in jobs)
+    gradebook.set_hand_ins((s.student, s.lab, key, s.where, s.late) for key, s in jobs)
     known = gradebook.keys()
     graded = held = 0
     for key, submission, result, seconds in engine([j for j in jobs if j[0] not in known]):

@@ -1,18 +1,23 @@
 """Find the submissions in a folder or a zip file, whatever exported it. Nothing is unpacked.
 
 Recognised: Canvas (doejane_LATE_12_345_starter-01.py), Moodle (Jane_12_assignsubmission_file_/),
-Gradescope (submission_12/ with submission_metadata.yml), GitHub Classroom
+Blackboard (Lab 01_jdoe_attempt_2026-11-01-23-59-00_starter.py), Brightspace (12-34 - Jane Doe -
+Nov 1, 2026 1159 PM/), Gradescope (submission_12/ with submission_metadata.yml), GitHub Classroom
 (ASSIGNMENT-submissions/ASSIGNMENT-name/), and plain NAME/lab-01*/starter.py or NAME/starter-01.py.
 A student may also have handed in a zip file of the same.
 """
 
+import contextlib
 import hashlib
+import json
 import os
 import re
 import stat
+import unicodedata
 import zipfile
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -28,19 +33,28 @@ MAX_DEPTH = 16
 MAX_METADATA_LINE = 1000
 MAX_CANDIDATES_IN_ZIP = 64
 ALONE = "hand in the starter alone"
+LINK = ", a link, which is not followed: hand in the files themselves"
 
 _SKIPPED = {".git", "__MACOSX", "__pycache__", "node_modules", ".venv", "venv", ".pytest_cache"}
 _SKIPPED |= {"site-packages", "dist-packages", ".tox", ".ipynb_checkpoints", ".mypy_cache"}
-_CANVAS = re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<user>\d+)_(?P<hand_in>\d+)_(?P<file>.+)")
-_MOODLE = re.compile(
-    r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)"
-)
-_GRADESCOPE = re.compile(r"submission_\d+")
+_PLATFORMS = {  # what each calls a student's file or folder
+    "Canvas": r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<user>\d+)_\d+_(?P<file>.+)",
+    "Moodle": r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)",
+    "Blackboard": r"(?P<task>.+)_(?P<name>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})"
+    r"(?:_(?P<file>.+)|\.txt)",
+    "Brightspace": r"(?P<user>\d+)-\d+ - (?P<name>.+?) - "
+    r"(?P<time>\w+ \w+,? \d{4} \d{1,2}:?\d\d ?[AP]M)",
+    "Gradescope": r"submission_\d+",
+}
+_PLATFORMS = {shape: re.compile(pattern) for shape, pattern in _PLATFORMS.items()}
+_PLATFORMS_OWN = ("submission_metadata.yml",), ("index.html",)
+_TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I%M %p", "%B %d %Y %I%M %p", "%d %B %Y %I%M %p"
 _WRAPPER = re.compile(r"(?i)(assignment_\d+_export|.*-submissions|submissions?)")
 _STARTER = re.compile(
-    r"(?i)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d))?(?:[-_ ]?\(?(?P<version>\d{1,3})\)?)?\.py"
+    r"(?i)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d|capstone))?"
+    r"(?:[-_ ]?\(?(?P<version>\d{1,3})\)?)?\.py"
 )
-_LAB = re.compile(r"(?i)(?:^|[^a-z0-9])lab[-_ ]?0?(\d{1,2})(?!\d)")
+_LAB = re.compile(r"(?i)(?:^|[^a-z0-9])(?:lab[-_ ]?0?(\d{1,2})(?!\d)|capstone(?![a-z]))")
 
 
 class SubmissionsError(Exception):
@@ -56,6 +70,8 @@ class Submission:
     where: str
     source: bytes | None
     problem: str = ""
+    clues: tuple = ()  # what the export says of who this is: names, numbers, an e-mail address
+    late: str = ""  # a sentence, or nothing
 
 
 @dataclass
@@ -63,8 +79,10 @@ class Found:
     """What was recognised, and what was not."""
 
     submissions: list[Submission] = field(default_factory=list)
+    unrecognised: list[Submission] = field(default_factory=list)  # hand-ins without a source
     shapes: Counter = field(default_factory=Counter)  # shape -> submissions
-    ignored: list[tuple[str, str]] = field(default_factory=list)  # (where, why)
+    ignored: list[tuple[str, str]] = field(default_factory=list)  # (where, why): look at them
+    older: list[tuple[str, str]] = field(default_factory=list)  # the same, of what a newer replaces
     too_much: list[tuple[tuple, str]] = field(
         default_factory=list
     )  # (path, why): a budget is spent
@@ -78,12 +96,29 @@ class _Entry:
     path: tuple[str, ...]
     read: object
     size: int
+    when: datetime | None = None  # its own time
+    about: str = ""  # such as that it is a link
 
 
-def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) -> Found:
+@dataclass(frozen=True)
+class _Owner:
+    """Whose a file is, as the export tells it."""
+
+    shape: str
+    student: str
+    rest: tuple[str, ...]  # the path within the student's own files
+    clues: tuple = ()
+    when: datetime | None = None
+    late: bool = False
+
+
+def read_submissions(
+    place, labs, only=None, max_bytes=4 << 20, student=None, deadline: datetime | None = None
+) -> Found:
     """Every submission under `place` for the labs ("lab-01", ...); `only` names a single lab.
 
-    With `student`, `place` is a folder of this student's alone, whatever it holds.
+    With `student`, `place` is a folder of this student's alone, whatever it holds. Who handed in
+    nothing that is recognised is among the unrecognised, once for each lab of the run.
     """
     place = Path(place)
     found = Found()
@@ -98,74 +133,129 @@ def read_submissions(place, labs, only=None, max_bytes=4 << 20, student=None) ->
     entries = entries if student else _without_wrapper(entries)
     dropped = len(outside[0].path) - len(entries[0].path) if entries else 0
     found.too_much = [(path[dropped:], why) for path, why in found.too_much]
-    names, spent = _gradescope_names(entries), Counter()
-    owners = (names, _classroom_prefix(entries, place.name))
-    entries = _open_inner_zips(entries, found, spent, owners)
-    classroom = _classroom_prefix(entries, place.name)
-    candidates, seen, others = {}, {}, {}
+    groups = _gradescope_groups(entries)
+    owners = groups, _classroom_prefix(entries, place.name)
+    entries = _open_inner_zips(entries, found, Counter(), owners)
+    owners = groups, _classroom_prefix(entries, place.name)
+    candidates, seen, others, people, told = {}, {}, {}, {}, {}
     for path in found.folders:
-        seen.setdefault(_owner((*path[dropped:], ""), names, classroom)[1], False)
+        owner = _owner((*path[dropped:], ""), *owners)
+        people.setdefault(owner.student, owner)
+        seen.setdefault(owner.student, False)
     for entry in entries:
-        if entry.path == ("submission_metadata.yml",):
+        if entry.path in _PLATFORMS_OWN:
             continue
-        shape, student, rest = _owner(entry.path, names, classroom)
+        owner = _owner(entry.path, *owners)
+        student, rest = owner.student, owner.rest
         seen.setdefault(student, False)
+        if owner.shape != "plain" or len(entry.path) > 1 or entry.about:
+            people.setdefault(student, owner)
         match = _STARTER.fullmatch(rest[-1])
         if not match:
-            if len(rest) <= 2 and not rest[-1].startswith("."):
-                others.setdefault(student, clean("/".join(rest), 100))
+            if entry.about or len(rest) <= 2 and not rest[-1].startswith("."):
+                others.setdefault(student, clean("/".join(rest), 100) + entry.about)
             continue
         where = clean("/".join(entry.path), 300)
         if any(part.startswith(".") and part != "." for part in rest[:-1]):
             found.ignored.append((where, "in a hidden folder; move it out of there"))
             continue
         lab = _lab_of(match, rest, only)
-        seen[student] |= only is None or lab in (only, None)
+        seen[student] |= lab in labs if only is None else lab == only
         if lab is None:
             why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
-            if shape == "plain" and _LAB.match(student):
+            if owner.shape == "plain" and _LAB.match(student):
                 why = f"{student} was taken for the student's name: give the folder above"
+                people.pop(student, None)
             found.ignored.append((where, why))
+            told[student] = why
         elif lab not in labs:
-            found.ignored.append((where, f"{lab} is not one of {', '.join(labs)}"))
+            why = told[student] = f"{lab} is not one of {', '.join(sorted(labs))}"
+            found.ignored.append((where, why))
         elif only is None or lab == only:
             version = int(match["version"] or 0)
             names_it = _lab_of(match, (*theirs, *rest), None) == lab  # not only --lab does
-            rank = (not names_it, -version, "labs" not in rest, len(rest), rest)
-            candidates.setdefault((student, lab), []).append((rank, shape, where, entry))
+            attempt = -_seconds(owner.when)
+            rank = (attempt, not names_it, -version, "labs" not in rest, len(rest), rest)
+            candidates.setdefault((student, lab), []).append((rank, owner, where, entry))
     for (student, lab), several in sorted(candidates.items()):
         several.sort(key=lambda candidate: candidate[0])
-        _, shape, where, entry = several[0]
-        for _, _, other, _ in several[1:]:
-            found.ignored.append((other, f"{where} is graded instead"))
+        _, owner, where, entry = several[0]
+        found.older += [(other, f"{where} is graded instead") for _, _, other, _ in several[1:]]
         source, problem = entry.read(max_bytes)
         if not problem:
             source, problem = _text_or_problem(source)
-        found.submissions.append(Submission(student, lab, where, source, problem))
-        found.shapes[shape] += 1
-    named = set()
+        late = _late(owner, entry, deadline)
+        one = Submission(student, lab, where, source, problem, owner.clues, late)
+        found.submissions += _each_member(one, groups.get(entry.path[0]))
+        found.shapes[owner.shape] += 1
     for path, why in found.too_much:
-        shape, student, rest = _owner((*path, ""), names, classroom)
-        where = clean("/".join(path), 300)
+        owner = _owner((*path, ""), *owners)
+        student, where = owner.student, clean("/".join(path), 300)
         rest_of_it = why.replace(ALONE, "the rest was not looked at") if seen.get(student) else why
         found.ignored.append((where, rest_of_it))
-        named.add(student)
-        match = _LAB.search("/".join(rest))
-        lab = only or (f"lab-{int(match[1]):02d}" if match else None)
+        told[student] = why
+        lab = only or _lab_in("/".join(owner.rest))
         if lab in labs and not seen.get(student) and (student, lab) not in candidates:
             candidates[student, lab] = []
-            found.submissions.append(Submission(student, lab, where, None, why))
-            found.shapes[shape] += 1
-    named |= {submission.student for submission in found.submissions}
+            found.submissions.append(Submission(student, lab, where, None, why, owner.clues))
+            found.shapes[owner.shape] += 1
+    here = {only} if only else {submission.lab for submission in found.submissions}
+    given = {student for student, _ in candidates} | {s.student for s in found.submissions}
     without = []
-    for student, had_one in sorted(seen.items()):
-        if not had_one and student and student not in named:
-            number = only[-2:] if only else "NN"
-            why = f"no starter.py or starter-{number}.py" + (f" for {only}" if only else "")
-            why += f"; there is {others[student]}" if student in others else " in it"
+    for student in sorted(student for student, had_one in seen.items() if not had_one):
+        number = only[-2:] if only else "NN"
+        why = f"no starter.py or starter-{number}.py" + (f" for {only}" if only else "")
+        why += f"; there is {others[student]}" if student in others else " in it"
+        why = told.get(student, why)
+        if student in people and student not in given:
+            owner = people[student]
+            for lab in sorted(here):
+                one = Submission(student, lab, clean(student), None, why, owner.clues)
+                group = groups.get(f"submission_{student.rpartition('(')[2].rstrip(')')}")
+                found.unrecognised += _each_member(one, group)
+        if student and student not in given and student not in told:
             without.append((student, why))
-    found.ignored[:0] = without  # first: they get no mark at all
+    found.ignored[:0] = without  # first: they get no points at all
     return found
+
+
+def _each_member(submission, group):
+    """The submission once for each of its group, whose first is its student."""
+    if not group:
+        return [submission]
+    return [replace(submission, student=name, clues=clues) for name, clues in group.members]
+
+
+def _late(owner, entry, deadline):
+    """What is said of a late hand-in: what the platform says, or its time after the deadline."""
+    if deadline is not None and (when := owner.when or entry.when) is not None:
+        if owner.shape == "GitHub Classroom":
+            return ""  # a clone's files are as old as the clone
+        after = _seconds(when, deadline.tzinfo) - _seconds(deadline)
+        if after <= 0:
+            return ""
+        by = owner.shape if owner.when else "its file's time"
+        amount = f"{after / 60:.0f} min" if after < 7200 else f"{after / 3600:.0f} h"
+        amount = amount if after < 172_800 else f"{after / 86_400:.0f} days"
+        return f"{amount} after the deadline ({by})"
+    return "late (Canvas)" if owner.late else ""
+
+
+def _seconds(when, zone=None):
+    if when is None:
+        return 0
+    return (when.replace(tzinfo=zone) if when.tzinfo is None else when).timestamp()
+
+
+def _time(text):
+    """A time as one of the platforms writes it, or None."""
+    text = " ".join(re.sub(r"[,:]", " ", text).split())
+    text = re.sub(r"(?<= )(\d{1,2}) (\d\d) ?(?=[AP]M)", r"\1\2 ", text)
+    text = re.sub(r"\b(\d{3}) (?=[AP]M)", r"0\1 ", text)
+    for form in _TIMES:
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(text, form)
+    return None
 
 
 def _over_budget(spent):
@@ -223,16 +313,19 @@ def _walk(root, found, above=()):
                     folder = item.is_dir(follow_symlinks=False)
                     if folder and not _STARTER.fullmatch(item.name):
                         folders.append(item.name)
-                    elif everybodys or _may_matter(item.name) or parts[:2] not in shown:
+                        continue
+                    about = LINK if item.is_symlink() else ""
+                    if everybodys or _may_matter(item.name) or (parts[:2], about) not in shown:
                         if not _may_matter(item.name):
-                            shown.add(parts[:2])
-                        size = 0 if folder else item.stat(follow_symlinks=False).st_size
-                        files.append((item.name, item.path, size))
+                            shown.add((parts[:2], about))
+                        status = item.stat(follow_symlinks=False)
+                        when = datetime.fromtimestamp(status.st_mtime, UTC)
+                        files.append((item.name, item.path, status.st_size, when, about))
         except OSError as error:
             found.ignored.append((clean("/".join(parts)), f"cannot be listed: {error.strerror}"))
             continue
-        for name, full, size in sorted(files):
-            yield _Entry((*parts, name), lambda limit, full=full: _read_file(full, limit), size)
+        for name, full, *more in sorted(files):
+            yield _Entry((*parts, name), lambda limit, full=full: _read_file(full, limit), *more)
         if looked_at[whose] > MAX_STUDENT_FILES:
             if whose not in over:
                 over.add(whose)
@@ -348,8 +441,15 @@ def _zip_entries(opener, prefix, found):
         def read(limit, member=member, archive=None if prefix else archive):
             return _read_member(archive, member, limit, opener)
 
-        entries.append(_Entry(prefix + parts, read, member.file_size))
+        when = None if prefix else _member_time(member)  # its student may have set an inner one
+        about = LINK if stat.S_ISLNK(member.external_attr >> 16) else ""
+        entries.append(_Entry(prefix + parts, read, member.file_size, when, about))
     return entries
+
+
+def _member_time(member):
+    with contextlib.suppress(ValueError):
+        return datetime(*member.date_time)
 
 
 def _read_member(archive, member, limit, opener):
@@ -389,7 +489,7 @@ def _open_inner_zips(entries, found, spent, owners):
             continue
         problems = []
         prefix = (*entry.path[:-1], entry.path[-1][: -len(".zip")])
-        student = _owner((*prefix, ""), *owners)[1]
+        student = _owner((*prefix, ""), *owners).student
         spent[student] += entry.size if entry.size <= MAX_INNER_ZIP_BYTES else 0  # never read
         if why := _over_budget(spent[student]):
             found.too_much.append((prefix, why))
@@ -407,8 +507,12 @@ def _open_inner_zips(entries, found, spent, owners):
             where = clean("/".join(entry.path))
             why = problems[0] if problems else "not a zip file, though it is called one"
             found.ignored.append((where, why))
+            opened.append(replace(entry, about=f", {why}"))
         else:
-            opened += [part for part in inner if not part.path[-1].lower().endswith(".zip")]
+            about = ", a zip file in a zip file, which is not opened: hand in the starter alone"
+            for part in inner:
+                nested = part.path[-1].lower().endswith(".zip")
+                opened.append(replace(part, when=entry.when, about=about if nested else part.about))
     return opened
 
 
@@ -424,6 +528,7 @@ def _without_strays(entries, found):
     """Without what lies beside a single folder, which may be around everybody's."""
     kept = [entry for entry in entries if not _stray(entry.path[0], len(entry.path) > 1)]
     tops = {entry.path[0] for entry in kept}
+    tops |= {path[0] for path in found.folders if not _stray(path[0], True)}  # be they empty
     if len(tops) != 1 or any(len(entry.path) < 2 for entry in kept):
         return entries
     found.folders = [path for path in found.folders if path[0] in tops]
@@ -432,6 +537,7 @@ def _without_strays(entries, found):
         entry.path[0]
         for entry in entries
         if entry.path[0] not in tops
+        and entry.path not in _PLATFORMS_OWN
         and (not entry.path[0].startswith(".") or _may_matter(entry.path[-1]))
     }
     why = "neither a student's folder nor a starter.py"
@@ -445,12 +551,10 @@ def _without_wrapper(entries):
     if len(tops) != 1 or any(len(entry.path) < 2 for entry in entries):
         return entries
     top = next(iter(tops))
-    if any(pattern.fullmatch(top) for pattern in (_CANVAS, _MOODLE, _GRADESCOPE)):
+    if any(pattern.fullmatch(top) for pattern in _PLATFORMS.values()):
         return entries  # the only student
     inner = {entry.path[1] for entry in entries}
-    known = any(
-        pattern.fullmatch(part) for part in inner for pattern in (_CANVAS, _MOODLE, _GRADESCOPE)
-    )
+    known = any(pattern.fullmatch(part) for part in inner for pattern in _PLATFORMS.values())
     own = {entry.path[1] for entry in entries if _STARTER.fullmatch(entry.path[-1])}
     one_person = any(
         _LAB.search(part) or _STARTER.fullmatch(part) or "phase" in part for part in own
@@ -459,7 +563,7 @@ def _without_wrapper(entries):
         return entries
     if _names_assignment(top, entries) or top.endswith("-submissions") and one_person:
         return entries  # the name is needed below, or is a student's
-    return [_Entry(entry.path[1:], entry.read, entry.size) for entry in entries]
+    return [replace(entry, path=entry.path[1:]) for entry in entries]
 
 
 def _classroom_prefix(entries, name):
@@ -484,49 +588,86 @@ def _names_assignment(top, entries):
     )
 
 
-def _gradescope_names(entries):
-    """submission_12 -> Jane Doe, from the lines of submission_metadata.yml that say so."""
-    names = {}
+@dataclass
+class _Group:
+    """Who handed in one Gradescope submission: (name, clues) of each, and when."""
+
+    members: list = field(default_factory=list)
+    when: datetime | None = None
+
+
+def _gradescope_groups(entries):
+    """submission_12 -> its group, from the lines of submission_metadata.yml that say so."""
+    groups, group, number = {}, None, ""
     for entry in entries:
-        if entry.path == ("submission_metadata.yml",):  # a student's own says nothing
-            data, problem = entry.read(16 << 20)
-            current = None
-            for line in (data or b"").decode("utf-8", "replace").splitlines():
-                if len(line) > MAX_METADATA_LINE:
-                    continue
-                if match := re.match(r"(submission_\d+):", line):
-                    current = match[1]
-                elif current and current not in names:
-                    text = line.strip().removeprefix("-").strip()
-                    name = text.removeprefix(":name:").strip().strip(chr(34))
-                    if text.startswith(":name:") and name:
-                        names[current] = f"{name} ({current[11:]})"
-    return names
+        if entry.path != ("submission_metadata.yml",):  # a student's own says nothing
+            continue
+        data, _ = entry.read(16 << 20)
+        for line in (data or b"").decode("utf-8", "replace").splitlines():
+            if len(line) > MAX_METADATA_LINE:
+                continue
+            if match := re.match(r"submission_(\d+):", line):
+                number, group = match[1], groups.setdefault(match[0][:-1], _Group())
+            match = re.match(r"( +(?:- )?):(name|sid|email|created_at):(.+)", line)
+            if group is None or not match or not (value := _yaml_text(match[3])):
+                continue
+            if match[2] == "name":
+                group.members.append((_student(value, number), (value,)))
+            elif match[2] != "created_at" and group.members:
+                name, clues = group.members[-1]
+                group.members[-1] = name, (*clues, value)
+            elif match[1] == "  " and group.when is None:
+                with contextlib.suppress(ValueError):
+                    group.when = datetime.strptime(
+                        re.sub(r"\.\d+| (?=[-+Z])", "", value), "%Y-%m-%d %H:%M:%S%z"
+                    )
+    return {submission: group for submission, group in groups.items() if group.members}
 
 
-def _owner(path, names, classroom):
-    """(shape, student, path within the student's own files) of a file."""
+def _yaml_text(text):
+    """What a YAML scalar of one line says: 'Pat O''Brien' is Pat O'Brien."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1].replace("''", "'")
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        with contextlib.suppress(ValueError):
+            return json.loads(re.sub(r"\\x(..)", r"\\u00\1", text))
+        return text[1:-1]
+    return text
+
+
+def _owner(path, groups, classroom) -> _Owner:
     first, rest = path[0], path[1:]
-    if match := _CANVAS.fullmatch(first):
-        inner = rest or (match["file"],)
-        return "Canvas", _student(match["name"], match["user"]), (*inner,)
-    if match := _MOODLE.fullmatch(first):
-        inner = rest or (match["file"] or first,)
-        return "Moodle", _student(match["name"], match["user"]), (*inner,)
-    if _GRADESCOPE.fullmatch(first):
-        return "Gradescope", _student(names.get(first, first)), rest or (first,)
+    for shape, pattern in _PLATFORMS.items():
+        if not (match := pattern.fullmatch(first)):
+            continue
+        said = match.groupdict()
+        if shape == "Gradescope":
+            name, clues = groups[first].members[0] if first in groups else (_student(first), ())
+            when = groups[first].when if first in groups else None
+            return _Owner(shape, name, rest or (first,), clues, when)
+        inner = rest or (said.get("file") or first,)
+        if "task" in said:
+            inner = (said["task"], *inner)  # may name the lab
+        name, when = said["name"], _time(said.get("time", ""))
+        # Moodle's number is one of the assignment's own, so it is nobody's elsewhere.
+        own = said.get("user", "") if shape != "Moodle" else f"Participant {said['user']}"
+        student = _student(name, said.get("user", ""))
+        return _Owner(shape, student, inner, (name, own), when, bool(said.get("late")))
     if classroom and first == f"{classroom}submissions" and len(rest) > 1:
         first, rest = rest[0], rest[1:]
     if classroom and first.startswith(classroom):
-        return "GitHub Classroom", _student(first[len(classroom) :]), rest or (first,)
+        name = first[len(classroom) :]
+        return _Owner("GitHub Classroom", _student(name), rest or (first,), (name,))
+    name = first
     if not rest:  # a file beside the students' folders: jane-starter-01.py
-        stem = re.sub(r"(?i)[-_ ]?starter.*\.py$", "", first)
-        return "plain", _student(stem or "student"), (first,)
-    return "plain", _student(first), rest
+        name = re.sub(r"(?i)[-_ ]?starter.*\.py$", "", first) or "student"
+    return _Owner("plain", _student(name), rest or (first,), (name,))
 
 
 def _student(name, number=""):
     """A printable name that no other student has, even one who differs in invisible letters."""
+    name = unicodedata.normalize("NFC", name)
     shown = clean(name, 80) + (f" ({number})" if number else "")
     if shown == name or number:
         return shown
@@ -535,8 +676,11 @@ def _student(name, number=""):
 
 def _lab_of(match, rest, only):
     if match["lab"]:
-        return f"lab-{match['lab']}"
-    for part in reversed(rest):
-        if in_path := _LAB.search(part):
-            return f"lab-{int(in_path[1]):02d}"
-    return only
+        return f"lab-{match['lab']}" if match["lab"].isdigit() else match["lab"].lower()
+    return next(filter(None, map(_lab_in, reversed(rest))), only)
+
+
+def _lab_in(text):
+    """The lab that a name says, such as lab-01 or capstone, or None."""
+    match = _LAB.search(text)
+    return match and (f"lab-{int(match[1]):02d}" if match[1] else "capstone")

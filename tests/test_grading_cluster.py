@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grading import dask_engine, engines, slurm_engine
+from grading import dask_engine, engines, slurm
 from grading.exports import write_exports
 from grading.fingerprint import labs_by_prefix
 from grading.gradebook import Gradebook
@@ -27,13 +27,13 @@ from tests.test_grading_commands import grading
 from tests.test_grading_corpus import isolation
 
 distributed = pytest.importorskip("distributed", reason="the `cluster` group is not installed")
-pytest.importorskip("submitit", reason="the `cluster` group is not installed")
+pytest.importorskip("cryptography", reason="the `cluster` group is not installed")
 psutil = pytest.importorskip("psutil")  # comes with distributed
 needs_isolation = pytest.mark.skipif(
     not isolation and not os.environ.get("CI"),
     reason="this machine cannot isolate a submission: python -m grading doctor",
 )
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 LAB = labs_by_prefix()["lab-01"]
 LIMITS = Limits(check_s=5)
 # Slow, so that a job that is killed after its first result still has some to lose.
@@ -74,13 +74,6 @@ def alone(submissions, tmp_path_factory):
     exports = graded(tmp_path_factory.mktemp("alone"), submissions, engine)
     assert len(exports) > 12
     return exports
-
-
-def through_submitit(out, count=2):
-    def engine(jobs):
-        return slurm_engine.grade_on_slurm(jobs, LIMITS, None, "submitit-local", out, count, {})
-
-    return engine
 
 
 def after(number, action, engine):
@@ -175,114 +168,147 @@ def test_nothing_to_do_starts_nothing(tmp_path):
     before = threading.active_count()
     started = time.perf_counter()
     assert list(dask_engine.grade_on_dask([], LIMITS, None, "local", 2)) == []
-    assert list(through_submitit(tmp_path)([])) == [] and not list(tmp_path.iterdir())
+    assert list(through_slurm(tmp_path)([])) == [] and not list(tmp_path.iterdir())
     assert threading.active_count() == before and time.perf_counter() - started < 5
 
 
-# --- Slurm, through submitit's executor on this machine -------------------------------------------
+# --- Slurm: what a run asks of it, answered without one -------------------------------------------
+
+STAND_INS = {  # jobs are processes, listed in a file
+    "sbatch": """
+        if grep -q partition=nope "$2"; then
+          echo "sbatch: error: invalid partition specified: nope" >&2; exit 1
+        fi
+        log=$(sed -n 's/^#SBATCH --output=//p' "$2")
+        cat "$2" >> "$BOOK.scripts"
+        SLURM_JOB_ID=$$ setsid bash "$2" > "${log//%j/$$}" 2>&1 < /dev/null &
+        echo "$! $$" >> "$BOOK"
+        echo "$$;main"
+    """,
+    "squeue": """
+        while read pid id; do kill -0 "$pid" 2> /dev/null && echo "$id"; done < "$BOOK"; true
+    """,
+    "scancel": """
+        while read pid id; do [[ " $* " == *" $id "* ]] && kill -9 "$pid"; done < "$BOOK"; true
+    """,
+}
 
 
-def jobs_in(out):
-    """submitit's running jobs, a process that watches and its child that grades: (job, child)."""
-    found = []
-    for file in Path(out).glob(f"{slurm_engine.FOLDER}*/*_submitted.pkl"):
-        with contextlib.suppress(psutil.NoSuchProcess, IndexError):
-            job = psutil.Process(int(file.name.split("_")[0]))
-            found.append((job, job.children()[0]))
-    return found
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """A folder with commands named as Slurm's on the PATH, and the book that they keep."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, script in STAND_INS.items():
+        (folder / name).write_text(f"#!/bin/bash\n{script}")
+        (folder / name).chmod(0o755)
+    book = tmp_path / "book"
+    book.touch()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("BOOK", str(book))
+    monkeypatch.setattr(slurm, "SQUEUE_S", 0.5)
+    yield book
+    for line in book.read_text().splitlines():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+
+
+def through_slurm(out, count=None, **options):
+    def engine(jobs):
+        return dask_engine.grade_on_dask(jobs, LIMITS, None, "slurm", count, out, options)
+
+    return engine
+
+
+def jobs_of(book):
+    return [psutil.Process(int(line.split()[0])) for line in book.read_text().splitlines()]
 
 
 @needs_isolation
-@pytest.mark.parametrize("which", [0, 1], ids=["watcher", "grader"])
-def test_a_killed_job_changes_nothing(which, submissions, alone, tmp_path):
+@pytest.mark.parametrize("cpus", ["1", "2"])
+def test_a_job_that_slurm_no_longer_has_is_submitted_again(
+    cpus, submissions, alone, stand_in, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(slurm, "BATCH", 6)
     out = tmp_path / "out"
-    submitted = []
+    assert engines.check("slurm", ["partition=main"], False) == {"partition": "main"}
+    options = {"partition": "main", "time": "30", "cpus_per_task": cpus}
 
     def kill():
-        processes = jobs_in(out)[0]
-        processes[which].kill()
-        # else a grader would go on beside its successor
-        assert not psutil.wait_procs([processes[1]], timeout=5)[1]
+        for job in jobs_of(stand_in):  # all there are: none is left to take their place
+            job.kill()
 
-    def count():
-        submitted.extend(out.glob(f"{slurm_engine.FOLDER}*/*_submitted.pkl"))
-
-    engine = after(1, kill, after(len(submissions), count, through_submitit(out)))
+    engine = after(2, kill, through_slurm(out, **options))
     assert graded(out, submissions, engine) == alone
-    assert len(submitted) > 2  # what the killed job had left went into others
-    assert not list(out.glob(".*"))  # the jobs' folder is gone
+    assert len(jobs_of_all := stand_in.read_text().splitlines()) >= 3, jobs_of_all
+    script = Path(f"{stand_in}.scripts").read_text()
+    memory = f"--mem={2048 * int(cpus)}M"
+    assert {"--partition=main", "--time=30", memory, f"--cpus-per-task={cpus}"} <= {
+        line.removeprefix("#SBATCH ") for line in script.splitlines()
+    }
+    assert not list(out.glob(".*"))  # the keys are gone
+    assert not [job for job in psutil.pids() if str(job) in jobs_of_all]
 
 
-def test_submissions_that_end_every_job_are_held_and_no_other(monkeypatch, tmp_path):
-    def grade_batch(path, batch, *_, **others):
-        from grading.grader import failure
-        from grading.slurm_engine import _append
+def test_jobs_that_never_start_grading_end_the_run_and_say_why(stand_in, monkeypatch, tmp_path):
+    monkeypatch.setattr(slurm, "LOST", 2)
+    monkeypatch.setattr(slurm.sys, "executable", "/nowhere/python")
+    with pytest.raises(ClusterError, match="2 Slurm jobs ended .* /nowhere/python: No such file"):
+        list(through_slurm(tmp_path)([("key", submission("ada", b""))]))
+    assert not list(tmp_path.glob(".*"))
 
-        for key, fields in batch:
-            if fields["student"] in ("bo", "di"):
-                os.kill(os.getpid(), 9)
-            _append(path, key, failure("not graded here"), 0.0)
 
-    monkeypatch.setattr(slurm_engine, "grade_batch", grade_batch)  # being local it travels by value
-    monkeypatch.setattr(slurm_engine, "LOST", 2)
+def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
+    engine = through_slurm(tmp_path, partition="nope")
+    with pytest.raises(ClusterError, match="Slurm refused the jobs: .*partition") as raised:
+        list(engine([("key", submission("ada", b""))]))
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.glob(".*"))
+
+
+@needs_isolation
+def test_the_jobs_of_a_killed_run_end_and_the_next_run_has_its_grades(stand_in, tmp_path):
+    for name in ("ada", "bo", "cy", "di"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        source = LAB.file("solution").read_bytes() + SLOW
+        (tmp_path / "in" / name / "starter-01.py").write_bytes(source)
     out = tmp_path / "out"
-    class_ = [submission(name, b"") for name in ("ada", "bo", "cy", "di", "ed")]
-    graded(out, class_, through_submitit(out, 1), held=5)
-    with Gradebook(out) as gradebook:
-        why = {student: why for student, _, why in gradebook.waiting()}
-    assert {student for student in why if "2 jobs ended without" in why[student]} == {"bo", "di"}
-    assert [why[student] for student in ("ada", "cy", "ed")] == ["not graded here"] * 3
+    command = [sys.executable, "-m", "grading", "run", str(tmp_path / "in"), "--out", str(out)]
+    log = (tmp_path / "log").open("wb")
+    run = subprocess.Popen([*command, "--cluster", "slurm"], cwd=ROOT, stdout=log, stderr=log)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and run.poll() is None:
+        with contextlib.suppress(Exception), Gradebook(out) as gradebook:
+            if gradebook.keys():
+                break
+        time.sleep(0.1)
+    jobs = jobs_of(stand_in)
+    run.kill()
+    run.wait()
+    # a worker first ends what it is at
+    assert jobs and not psutil.wait_procs(jobs, timeout=100)[1]
+    status, text = grading(*command[3:], "--jobs", "2")
+    assert status == 0 and "0 graded in" not in text and "were graded before" in text
+    assert not text.count(" 0 were graded before")
 
 
-def test_jobs_that_never_start_grading_are_held_and_say_why(monkeypatch, tmp_path):
-    def grade_batch(*_, **others):
-        raise RuntimeError("the node is broken")
-
-    monkeypatch.setattr(slurm_engine, "grade_batch", grade_batch)
-    monkeypatch.setattr(slurm_engine, "LOST", 2)
-    out = tmp_path / "out"
-    names = ("ada", "bo", "cy")
-    graded(out, [submission(name, b"") for name in names], through_submitit(out, 1), held=3)
-    with Gradebook(out) as gradebook:
-        assert all("RuntimeError: the node is broken" in why for _, _, why in gradebook.waiting())
-
-
-class Evil:
-    """Its pickle writes a file wherever it is read."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.write_text, (Path(self.path), "owned")
-
-
-def test_what_a_job_returns_is_never_unpickled(monkeypatch, tmp_path):
-    path = str(tmp_path / "owned")
-
-    def grade_batch(file, batch, *_, **others):
-        from grading.grader import failure
-        from grading.slurm_engine import _append
-        from tests.test_grading_cluster import Evil
-
-        for key, _ in batch:
-            _append(file, key, failure("as asked"), 0.0)
-        return Evil(path)
-
-    monkeypatch.setattr(slurm_engine, "grade_batch", grade_batch)
-    out = tmp_path / "out"
-    graded(out, [submission("ada", b"")], through_submitit(out), held=1)
-    with Gradebook(out) as gradebook:
-        assert [why for _, _, why in gradebook.waiting()] == ["as asked"]
-    assert not Path(path).exists()
+def test_nobody_without_the_runs_certificate_reaches_its_scheduler(stand_in, tmp_path):
+    with slurm.SlurmWorkers(1, 1, LIMITS, tmp_path, {}) as workers:
+        address = workers.cluster.scheduler_address
+        for where in (address, address.replace("tls://", "tcp://")):
+            with pytest.raises((OSError, TypeError)):
+                distributed.Client(where, timeout=3)
+        keys = list(tmp_path.glob(f"{slurm.FOLDER}*"))
+        assert len(keys) == 1 and keys[0].stat().st_mode & 0o077 == 0
+    assert not list(tmp_path.glob(".*"))
 
 
 SPY = """
 import os
 found = [os.path.join(top, f) for top, _, files in os.walk(OUT) for f in files]
 found += [os.path.join(top, f) for top, _, files in os.walk("/tmp") for f in files
-          if f.endswith(("_submitted.pkl", "_result.pkl"))]
-found += [name for name in os.environ if "SUBMITIT" in name or "SLURM" in name]
+          if f.endswith(".pem")]
+found += [name for name in os.environ if "DASK" in name or "SLURM" in name]
 for number in range(3, 64):
     try:
         found.append(os.readlink(f"/proc/self/fd/{number}"))
@@ -299,7 +325,7 @@ print("SEEN", [path for path in found if "job" in path or OUT in path or "SLURM"
 
 
 @needs_isolation
-def test_a_submission_cannot_reach_the_jobs_folder(tmp_path):
+def test_a_submission_cannot_reach_the_jobs_folder(stand_in, tmp_path):
     out = tmp_path / "out"
     spy = f"OUT = {str(out)!r}" + SPY
     source = LAB.file("solution").read_bytes() + SLOW
@@ -312,98 +338,12 @@ def test_a_submission_cannot_reach_the_jobs_folder(tmp_path):
         assert (out / "was-here").exists()
         (out / "was-here").unlink()
 
-    graded(out, two, after(1, look, through_submitit(out, 1)))
-    assert "_submitted.pkl" in seen_outside[0] and "wrote to" in seen_outside[0]
+    graded(out, two, after(1, look, through_slurm(out, 1)))
+    assert "key.pem" in seen_outside[0] and "wrote to" in seen_outside[0]
     with Gradebook(out) as gradebook:
         printed = next(r for r in gradebook.records() if r["student"] == "spy")["printed"]
     assert "SEEN []" in printed
     assert not (out / "was-here").exists()
-
-
-# --- Slurm's own commands -------------------------------------------------------------------------
-
-# What a run asks of Slurm, answered without one: jobs are processes, listed in a file.
-STAND_INS = {
-    "sbatch": """
-        if grep -q partition=nope "$1"; then
-          echo "sbatch: error: invalid partition specified: nope" >&2; exit 1
-        fi
-        last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
-        errors=$(sed -n 's/^#SBATCH --error=//p' "$1")
-        cat "$1" >> "$BOOK.scripts"
-        for task in $([ -z "$last" ] || seq 0 "$last") ; do
-          export SLURM_ARRAY_JOB_ID=$$ SLURM_ARRAY_TASK_ID=$task SLURM_JOB_ID=$$$task
-          log=${errors//%A_%a/$$_$task}
-          bash "$1" > /dev/null 2> "$log" < /dev/null &
-          echo "$! $$_$task" >> "$BOOK"
-        done
-        if [ -z "$last" ]; then
-          SLURM_JOB_ID=$$ bash "$1" > /dev/null 2> "${errors//%j/$$}" < /dev/null &
-          echo "$! $$" >> "$BOOK"
-        fi
-        echo "Submitted batch job $$"
-    """,
-    "squeue": """
-        while read pid id; do kill -0 "$pid" 2> /dev/null && echo "$id"; done < "$BOOK"; true
-    """,
-    "scancel": """
-        while read pid id; do [ "$id" = "$1" ] && kill -9 "$pid"; done < "$BOOK"; true
-    """,
-    "srun": "exit 1",
-}
-
-
-@pytest.fixture
-def stand_in(tmp_path, monkeypatch):
-    """A folder with commands named as Slurm's on the PATH, and the book that they keep."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, script in STAND_INS.items():
-        (folder / name).write_text(f"#!/bin/bash\n{script}")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setenv("BOOK", str(tmp_path / "book"))
-    monkeypatch.setattr(slurm_engine, "SQUEUE_S", 0.5)
-    return tmp_path / "book"
-
-
-def through_slurm(out, **options):
-    def engine(jobs):
-        return slurm_engine.grade_on_slurm(jobs, LIMITS, None, "slurm", out, None, options)
-
-    return engine
-
-
-@needs_isolation
-def test_a_job_that_slurm_no_longer_has_is_submitted_again(
-    submissions, alone, stand_in, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(slurm_engine, "BATCH", 6)
-    out = tmp_path / "out"
-
-    def kill():
-        pid = int(stand_in.read_text().split()[0])
-        grader = psutil.Process(pid).children()[0]
-        psutil.Process(pid).kill()
-        assert not psutil.wait_procs([grader], timeout=5)[1]
-
-    assert engines.check("slurm", ["partition=main"], False) == {"partition": "main"}
-    engine = after(1, kill, through_slurm(out, partition="main", time="30"))
-    assert graded(out, submissions, engine) == alone
-    assert len(stand_in.read_text().splitlines()) == 4  # two, and two for what one had left
-    script = Path(f"{stand_in}.scripts").read_text()
-    assert {"--partition=main", "--time=30", "--mem=2048M", "--cpus-per-task=1"} <= {
-        line.removeprefix("#SBATCH ") for line in script.splitlines()
-    }
-    assert not list(out.glob(".*"))
-
-
-def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
-    engine = through_slurm(tmp_path, partition="nope")
-    with pytest.raises(ClusterError, match="Slurm refused the jobs: .*partition") as raised:
-        list(engine([("key", submission("ada", b""))]))
-    assert "\n" not in str(raised.value)
-    assert not list(tmp_path.glob(".*"))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -416,7 +356,7 @@ def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
         ("tcp://127.0.0.1:8786", [], True, "leave out --allow-weak-sandbox or --cluster"),
         (None, ["time=30"], False, "--slurm time=30 goes with --cluster slurm"),
         ("local", ["time=30"], False, "goes with --cluster slurm"),
-        ("", [], False, "give local, slurm, submitit-local or a scheduler's address"),
+        ("", [], False, "give local, slurm or a scheduler's address"),
         ("slurm", [], False, "there is no sbatch on this machine"),
     ],
 )
@@ -428,10 +368,10 @@ def test_what_cannot_work_is_refused_before_any_work(where, options, weak, words
 
 
 @pytest.mark.parametrize(
-    ("where", "package"), [("submitit-local", "submitit"), ("tcp://x:1", "distributed")]
+    ("where", "package"), [("local", "cryptography"), ("tcp://x:1", "distributed")]
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(where, package, monkeypatch):
-    monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: name != package or None)
     with pytest.raises(ClusterError, match=f"{package}; .*pip install --group cluster"):
         engines.check(where, [], False)
 

@@ -157,7 +157,7 @@ def test_a_second_run_on_the_same_ledger_is_refused(tmp_path):
 
 def test_a_record_is_written_once(tmp_path):
     with Gradebook(tmp_path, write=True) as gradebook:
-        gradebook.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        gradebook.set_hand_ins([("ada", "lab-01", "k", "ada/starter-01.py", "")])
         assert gradebook.waiting() == [("ada", "lab-01", "not graded yet")]
         gradebook.hold("k", "ada", "lab-01", "the sandbox is gone")
         assert gradebook.waiting() == [("ada", "lab-01", "the sandbox is gone")]
@@ -199,7 +199,7 @@ def test_the_digest_changes_with_all_that_the_tests_read_or_execute(tmp_path, mo
 
 def test_who_may_only_read_the_folder_reads_the_grades(open_folder, nobody):
     with Gradebook(open_folder, write=True) as gradebook:
-        gradebook.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        gradebook.set_hand_ins([("ada", "lab-01", "k", "ada/starter-01.py", "")])
         gradebook.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
     os.chmod(open_folder, 0o555)
     with nobody(), Gradebook(open_folder) as gradebook:
@@ -208,9 +208,9 @@ def test_who_may_only_read_the_folder_reads_the_grades(open_folder, nobody):
 
 def test_a_reader_does_not_keep_the_writer_waiting(tmp_path):
     with Gradebook(tmp_path, write=True) as gradebook:
-        gradebook.set_roster([("ada", "lab-01", "k", "ada/starter-01.py")])
+        gradebook.set_hand_ins([("ada", "lab-01", "k", "ada/starter-01.py", "")])
         reader = Gradebook(tmp_path)
-        rows = reader.db.execute("SELECT * FROM roster")
+        rows = reader.db.execute("SELECT * FROM hand_ins")
         rows.fetchone()
         started = time.monotonic()
     assert time.monotonic() - started < 5

@@ -18,12 +18,12 @@ AUTOGRADER = ROOT / "grading" / "gradescope" / "run_autograder"
 WORKFLOW = ROOT / "grading" / "github-classroom" / "classroom.yml"
 
 
-def autograde(root, **files):
+def autograde(root, labs="01", **files):
     """Run the autograder as Gradescope would; (exit status, results.json or None)."""
     for folder in ("source", "submission", "results"):
         (root / folder).mkdir()
     (root / "source/course").symlink_to(ROOT)
-    (root / "source/LAB").write_text("01\n")
+    (root / "source/LAB").write_text(f"{labs}\n")
     for name, data in files.items():
         place = root / "submission" / name.replace("__", "/").replace("_py", ".py")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -50,6 +50,15 @@ def test_gradescope_gets_a_score(tmp_path, name):
     status, results = autograde(tmp_path, **{name: LAB.file("solution").read_bytes()})
     assert status == 0 and results["score"] == 100
     assert sum(test["max_score"] for test in results["tests"]) == 100
+
+
+def test_several_labs_are_one_total(tmp_path):
+    solution = LAB.file("solution").read_bytes()
+    status, results = autograde(
+        tmp_path, labs="01 03", **{"starter-01_py": solution, "starter-03_py": b"x = 1\n"}
+    )
+    assert status == 0 and results["score"] == 100
+    assert sum(test["max_score"] for test in results["tests"]) == 200
 
 
 def test_gradescope_is_told_that_nothing_was_handed_in(tmp_path):

@@ -50,6 +50,13 @@ def test_plain_folders_and_files(tmp_path):
     ]
 
 
+def test_the_only_one_with_a_file_is_not_taken_for_the_folder_around_the_others(tmp_path):
+    write(tmp_path, "ada/lab-01/starter.py")
+    (tmp_path / "bo").mkdir()
+    found, by = found_in(tmp_path)
+    assert set(by) == {("ada", "lab-01")} and [s.student for s in found.unrecognised] == ["bo"]
+
+
 def test_who_has_nothing_for_the_only_lab_is_named(tmp_path):
     write(tmp_path, "ada/lab-01/starter.py", "ada/lab-03/starter.py", "bo/lab-03/starter.py")
     found, by = found_in(tmp_path, only="lab-01")
@@ -65,7 +72,9 @@ def test_canvas_takes_the_latest_hand_in(tmp_path):
     assert set(by) == {("doejane (12)", "lab-01"), ("poebo (13)", "lab-03")}
     assert by["doejane (12)", "lab-01"].source == b"x = 2\n"
     assert found.shapes == {"Canvas": 2}
-    assert any("399_starter-01-2.py is graded instead" in why for _, why in found.ignored)
+    assert any("399_starter-01-2.py is graded instead" in why for _, why in found.older)
+    assert by["doejane (12)", "lab-01"].late == "late (Canvas)"
+    assert by["poebo (13)", "lab-03"].late == "" and not found.ignored
 
 
 def test_canvas_counts_attempts_past_nine(tmp_path):
@@ -307,7 +316,9 @@ def test_links_pipes_sockets_folders_and_sparse_files(tmp_path):
     assert all(submission.source is None for submission in by.values())
     assert "symbolic link" in problems["link"] and "symbolic link" in problems["dangling"]
     assert "folder" in problems["folder"] and str(2 << 30) in problems["sparse"]
-    assert found.ignored == [("loop", "no starter.py or starter-NN.py; there is lab-01")]
+    link = ", a link, which is not followed: hand in the files themselves"
+    assert found.ignored == [("loop", "no starter.py or starter-NN.py; there is lab-01" + link)]
+    assert [(one.student, one.lab) for one in found.unrecognised] == [("loop", "lab-01")]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes devices")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Gradescope runs this once, when the autograder's image is built. The zip file that you upload holds
-# this file, run_autograder, the course in a folder `course`, and LAB: a file with a line such as 01.
+# this file, run_autograder, the course in a folder `course`, and LAB: a file with a line such as 01
+# or 01 03, whose points are then one total.
 set -euo pipefail
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
