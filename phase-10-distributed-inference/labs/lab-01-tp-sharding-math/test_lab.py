@@ -95,7 +95,7 @@ def test_row_parallel__equals_the_dense_product(lab):
 
 
 @pytest.mark.points(6)
-@pytest.mark.waits_for("test_row_parallel__equals_the_dense_product")
+@pytest.mark.waits_for("test_row_parallel__equals_the_dense_product", SHARDS)
 def test_row_parallel__makes_one_all_reduce(lab):
     """row_parallel makes one all-reduce, of the ranks' own partial sums"""
     idea = "partial sums live on different ranks; only an all-reduce can add them"
@@ -126,7 +126,7 @@ def test_mlp_tp__equals_the_dense_mlp(lab):
 
 
 @pytest.mark.points(9)
-@pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp")
+@pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp", SHARDS)
 def test_mlp_tp__makes_exactly_one_all_reduce(lab):
     """mlp_tp makes exactly one all-reduce and no other collective"""
     idea = "hidden unit j, finished on a rank, meets row j of W2 on that rank; one all-reduce adds"

@@ -392,7 +392,7 @@ def kv_bytes_per_token__keys_only(model, tp_size, pp_size=1, pp_rank=0, kv_dtype
 
 
 def kv_bytes_per_token__query_heads(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
-    """the hidden size is taken for the width of the cache.
+    """keys and values are counted for the query heads.
 
     With grouped-query attention only KV heads are cached: a quarter, for Llama-3-8B.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
@@ -505,19 +505,6 @@ def kv_bytes_per_token__gives_the_first_stage_more(
     layers = model["num_layers"] // pp_size + (pp_rank < model["num_layers"] % pp_size)
     alone = model | {"num_layers": layers}
     return _kv_bytes_per_token(alone, tp_size, kv_dtype_bytes=kv_dtype_bytes)
-
-
-def kv_bytes_per_token__keeps_every_query_head(
-    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
-):
-    """keys and values are counted for the query heads.
-
-    With grouped-query attention several query heads read the same key: 32 read 8 in Llama-3-8B.
-    Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
-    """
-    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
-    heads = model["num_heads"] // tp_size
-    return 2 * layers * heads * model["head_dim"] * (kv_dtype_bytes or model["dtype_bytes"])
 
 
 def kv_bytes_per_token__takes_the_hidden_size_for_all_heads(

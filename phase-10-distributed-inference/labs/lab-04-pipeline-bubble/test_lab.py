@@ -91,7 +91,8 @@ def test_schedule_grid__starts_none_early_or_late(lab):
             f"nothing runs in the last of {len(grid[0])} ticks; the window ends with work",
         )
         for row in grid:
-            row[:] = ["spoiled"]  # a grid that was handed out is the caller's own
+            if isinstance(row, list):  # a tuple cannot be spoiled
+                row[:] = ["spoiled"]  # a grid that was handed out is the caller's own
         expect(lab.schedule_grid(p, m)[0][0] == 0, "the same call gives what the caller overwrote")
 
 
