@@ -6,7 +6,7 @@ expect: 100
 
 import time
 
-time.sleep(0.5)
+time.sleep(0.1)
 _legal = legal_tp_sizes
 
 

@@ -1,8 +1,9 @@
 """A dict whose keys all have one hash.
 
-expect: below 5
-every: wrong
+base: starter
+expect: 0
+outcome: failed
 """
 
-def wrong(*args, **kwargs):
+def legal_tp_sizes(*args):
     return {i * (2**61 - 1): 0 for i in range(4000)}

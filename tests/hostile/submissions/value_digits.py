@@ -1,7 +1,7 @@
 """Ints of twelve hundred digits, and of millions.
 
-expect: below 5
-every: wrong
+base: starter
+expect: 0
 outcome: failed
 """
 
@@ -11,5 +11,5 @@ if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
 
 
-def wrong(*args, **kwargs):
+def legal_tp_sizes(*args):
     return [(1 << 4000) + i for i in range(30_000)]

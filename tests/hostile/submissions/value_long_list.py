@@ -1,8 +1,9 @@
 """Ten million numbers.
 
-expect: below 5
-every: wrong
+base: starter
+expect: 0
+outcome: failed
 """
 
-def wrong(*args, **kwargs):
+def legal_tp_sizes(*args):
     return [0] * 10_000_000

@@ -1,11 +1,12 @@
 """A list of four hundred thousand small arrays, which takes long to write down.
 
-expect: below 5
-every: wrong
+base: starter
+expect: 0
+outcome: protocol
 """
 
 import numpy as np
 
 
-def wrong(*args, **kwargs):
+def legal_tp_sizes(*args):
     return [np.full(1, 1 / 3)] * 390_000
