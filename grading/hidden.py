@@ -1,7 +1,7 @@
 """Hidden numbers: what a submission cannot know in advance, derived from the course's secret.
 
-A check that draws from numpy's generators is run again with other seeds: its own oracle judges, so
-a check that accepts several answers should draw. Of one that does not, some calls are made again
+A check that draws, from numpy's generators or from random.Random, is run again with other seeds:
+its own oracle judges, so a check should draw. Of one that does not, some calls are made again
 with one number changed, and compared with the solution's results. What an honest submission may do
 is not held against it:
 
@@ -17,6 +17,7 @@ is not held against it:
 import copy
 import hashlib
 import random
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -25,12 +26,13 @@ from labkit.mistakes import outcome_of
 from labkit.plain import agree, leaves
 
 CALLS = 6  # made again per function, at most
+COMPARED = 64  # published calls of a function that others are made from; none of all is made again
 TRIES = 40  # until the arguments make sense and the solution accepts them
 TOLERANCE = 1e-6  # relative; the checks' own are 1e-12 to 1e-6, and a remembered answer is far off
 
 
 class Numbers:
-    """Counts what a check draws from numpy's generators, and mixes a secret into their seeds."""
+    """Counts the generators a check makes, and mixes a secret into their seeds."""
 
     def __init__(self):
         self.draws, self.secret = 0, None
@@ -41,10 +43,21 @@ class Numbers:
             made = isinstance(seed, (np.random.Generator, np.random.BitGenerator))
             if self.secret is None or made:
                 return original(seed)
-            mixed = hashlib.sha256(self.secret + repr(seed).encode()).digest()
-            return original(int.from_bytes(mixed, "little"))
+            return original(self.mixed(seed))
 
-        np.random.default_rng = default_rng
+        class Random(random.Random):
+            def __new__(cls, seed=None):
+                return super().__new__(cls)
+
+            def __init__(this, seed=None):
+                self.draws += 1
+                super().__init__(seed if self.secret is None else self.mixed(seed))
+
+        np.random.default_rng, random.Random = default_rng, Random
+
+    def mixed(self, seed):
+        digest = hashlib.sha256(self.secret + repr(seed).encode()).digest()
+        return int.from_bytes(digest, "little")
 
 
 def agrees_elsewhere(calls, solution, remote, seed: bytes) -> tuple[bool, dict[str, str]]:
@@ -53,12 +66,15 @@ def agrees_elsewhere(calls, solution, remote, seed: bytes) -> tuple[bool, dict[s
     A function that was compared has "" as its reason.
     """
     chance = random.Random(seed)
-    by_name, reasons = {}, {}
+    by_name, refused, reasons = {}, {}, {}
     for name, args, kwargs, outcome in calls:
         if hasattr(solution, name):
             by_name.setdefault(name, [])
-            if outcome[0] == "value":
-                by_name[name].append((args, kwargs, outcome))
+            found = by_name[name] if outcome[0] == "value" else refused.setdefault(name, [])
+            found.append((args, kwargs, outcome))
+    for name, published in sorted(refused.items()):
+        if refuses_only_these(published, getattr(solution, name), getattr(remote, name), chance):
+            return False, {name: ""}
     for name, published in sorted(by_name.items()):
         right, given = getattr(solution, name), getattr(remote, name)
         verdict, reasons[name] = compare(published, right, given, chance)
@@ -73,8 +89,8 @@ def compare(published, right, given, chance) -> tuple[bool, str]:
     (whether nothing speaks against it, why it was not compared or "")
     """
     usual, odd = [], []
-    for args, kwargs, outcome in published:
-        agreed = agree(outcome, outcome_of(right, args, kwargs), TOLERANCE)
+    for args, kwargs, outcome in published[-COMPARED:]:
+        agreed = alike(outcome, outcome_of(right, args, kwargs))
         (usual if agreed else odd).append((args, kwargs, outcome))
     if any(is_another_answer(*call, given) for call in odd[:CALLS]):
         return True, "the check accepts other answers than the solution's, and it gave one"
@@ -87,9 +103,9 @@ def compare(published, right, given, chance) -> tuple[bool, str]:
             break
         args, kwargs, expected = new
         outcome = outcome_of(given, args, kwargs)
-        if agree(outcome, expected, TOLERANCE):
+        if alike(outcome, expected):
             agreed += 1
-            told += not any(agree(expected, outcome, TOLERANCE) for _, _, outcome in published)
+            told += not any(alike(expected, outcome) for _, _, outcome in published)
         elif outcome[0] == "value":
             differs += 1
         else:
@@ -103,18 +119,53 @@ def compare(published, right, given, chance) -> tuple[bool, str]:
     return not differs and (not refused or told > 0), ""
 
 
+def refuses_only_these(published, right, given, chance) -> bool:
+    """Whether changed calls that the solution refuses, too, are all answered: a list by heart."""
+    answered = 0
+    for _ in range(CALLS):
+        new = changed_call(published[-COMPARED:], published, right, chance, "raises")
+        if new is None:
+            break
+        args, kwargs, _ = new
+        if outcome_of(given, args, kwargs)[0] == "raises":
+            return False
+        answered += 1
+    return answered > 0
+
+
 def is_another_answer(args, kwargs, outcome, given):
     """Whether the answer that was accepted is this submission's answer, and not a whim."""
     if not isinstance(outcome[1], (list, tuple, dict, np.ndarray)):
         return False
-    return agree(outcome, outcome_of(given, args, kwargs), TOLERANCE)
+    return alike(outcome, outcome_of(given, args, kwargs))
+
+
+def alike(one, other) -> bool:
+    """The same answer, however it is written: else Fractions for floats would not be compared."""
+    try:
+        return agree(_spelled_out(one), _spelled_out(other), TOLERANCE)
+    except OverflowError:  # an int or a Fraction that no float holds
+        return False
+
+
+def _spelled_out(value):
+    if isinstance(value, (list, tuple)):
+        return [_spelled_out(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _spelled_out(item) for key, item in value.items()}
+    if isinstance(value, slice):
+        return [value.start or 0, value.stop, value.step or 1]
+    return float(value) if isinstance(value, Fraction) else value
 
 
 # --- other arguments ------------------------------------------------------------------------------
 
 
-def changed_call(usual, published, right, chance):
-    """(args, kwargs, the solution's outcome) of a call that was not published; None if none is."""
+def changed_call(usual, published, right, chance, wanted="value"):
+    """(args, kwargs, the solution's outcome) of a call that was not published; None if none is.
+
+    wanted: what the solution does in it, return a "value" or "raises".
+    """
     if not usual:
         return None
     made = {key((args, kwargs)) for args, kwargs, _ in published}
@@ -128,13 +179,13 @@ def changed_call(usual, published, right, chance):
             place = chance.choice(sorted(own, key=str))
             seen = [found[place] for found in numbers if place in found]
             value = other(own[place], seen, chance)
-            if not fits(own | {place: value}, place, numbers):
+            if wanted == "value" and not fits(own | {place: value}, place, numbers):
                 continue
             args, kwargs = put(args, kwargs, place, value)
         if key((args, kwargs)) in made:
             continue
         expected = outcome_of(right, args, kwargs)
-        if expected[0] == "value":
+        if expected[0] == wanted:
             return args, kwargs, expected
     return None
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-CALLS_KEPT = 64
+CALLS_KEPT = 4096  # a check makes some hundreds
 PLAIN = (int, float, str, bool, type(None), Fraction)
 
 

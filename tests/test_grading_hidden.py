@@ -1,6 +1,8 @@
 """Hidden numbers find answers that were written down, and are fair to permitted ones."""
 
 import random
+import subprocess
+import sys
 import types
 from fractions import Fraction
 
@@ -10,6 +12,7 @@ import pytest
 from grading.hidden import Numbers, agrees_elsewhere, changed
 from grading.limits import MIB, Limits
 from grading.remote import KEPT_OUTPUT, RemoteLab
+from tests.conftest import ROOT
 
 PUBLISHED = [(2, 3), (4, 8), (5, 2)]
 
@@ -47,8 +50,8 @@ def test_the_same_function_written_differently_agrees():
     assert verdict(lambda p, m: 1 - Fraction(m, p + m - 1)) is True
 
 
-def test_another_answer_to_the_published_calls_is_not_judged_here():
-    assert verdict(lambda p, m: float(bubble(p, m))) is None
+def test_another_way_to_write_the_answer_is_compared_all_the_same():
+    assert verdict(lambda p, m: float(bubble(p, m))) is True
 
 
 def test_one_odd_answer_exempts_no_other_call():
@@ -242,3 +245,40 @@ def test_draining_takes_what_waits_and_no_more_than_a_check_may_print(hidden):
         remote.drain()
         assert printer.read == chunks  # 16 are 1 MiB
         assert len(remote.output) == (KEPT_OUTPUT if chunks and not hidden else 0)
+
+
+def refusing(known):
+    """Refuses p < 1, or only what is in `known`."""
+
+    def share(p):
+        if (p in known) if known else p < 1:
+            raise ValueError("p must be at least 1")
+        return 1 / p if p else 0.0
+
+    return share
+
+
+def test_refusals_learned_by_heart_are_told_from_a_rule():
+    published = [("share", (p,), {}, ("raises", "ValueError")) for p in (0, -1, -4)]
+    rule = module_of(refusing(None))
+    assert elsewhere(published, rule, module_of(refusing(None)), b"seed") is not False
+    assert elsewhere(published, rule, module_of(refusing({0, -1, -4})), b"seed") is False
+
+
+def module_of(share):
+    return types.SimpleNamespace(share=share)
+
+
+def test_both_kinds_of_generator_get_the_secret():
+    code = (
+        "import random, numpy as np\n"
+        "from grading.hidden import Numbers\n"
+        "n = Numbers()\n"
+        "def draw(): return random.Random(4).random(), float(np.random.default_rng(4).random())\n"
+        "known = draw()\n"
+        "assert n.draws == 2 and known == draw()\n"
+        "n.secret = b'secret'\n"
+        "assert not set(known) & set(draw()) and draw() == draw()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from labkit.plain import agree
 MAX_CAUSES = 2
 FEWEST_CALLS = 2  # one call is no evidence: many mistakes agree on it
 FURTHER_CALLS = 40
+RECENT_CALLS = 64
 TOLERANCE = 1e-9  # relative; a mistake is applied to the same arguments
 
 
@@ -100,7 +101,7 @@ def find_hint(bank: Bank, calls, further=None) -> str:
     yields more calls of the learner's function, on inputs that the failed check never came to.
     """
     by_function = {}
-    for name, *call in reversed(list(calls)):
+    for name, *call in list(calls)[: -RECENT_CALLS - 1 : -1]:
         by_function.setdefault(name, []).append(call)
     for name, made in by_function.items():
         if not any(_is_wrong(bank.solution, name, call) for call in made):
