@@ -31,7 +31,8 @@ INSIDE = Path(__file__).parent / "inside"
 PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 PACKAGES = ("numpy", *PYTEST, "labkit")
 GIVEN_FOLDERS = ("given", "captures", "configs", "incidents")
-GIVEN_FILES = (".json", ".jsonl", ".csv", ".txt", ".md")
+GIVEN_FILES = (".json", ".jsonl", ".csv", ".txt", ".md", ".py")
+KEPT_BACK = ("solution", "starter", "test_lab", "mistakes", "hints")
 UNCHECKED_HASH = py_compile.PycInvalidationMode.UNCHECKED_HASH
 NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
 # A grade counts as isolated only behind all of these.
@@ -127,7 +128,7 @@ def _lay_out_course(folder):
         for path in lab.path.iterdir():
             if path.is_dir() and path.name in GIVEN_FOLDERS:
                 shutil.copytree(path, own / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-            elif path.suffix in GIVEN_FILES:
+            elif path.suffix in GIVEN_FILES and path.stem not in KEPT_BACK:
                 shutil.copy(path, own)
     compileall.compile_dir(folder, quiet=2, invalidation_mode=UNCHECKED_HASH)
     for path in (Path(folder), *Path(folder).rglob("*")):

@@ -25,6 +25,7 @@ def expect_close(actual, expected, *, atol: float, idea="", part="", call=None) 
     Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity. part: which
     part of the result `actual` is, such as "['total_bytes']".
     """
+    __tracebackhide__ = True  # --pdb stops in the check
     where = (part, call)
     expected = np.asarray(expected)
     if not np.isfinite(expected).all():
@@ -72,6 +73,7 @@ def expect_equal(actual, expected, *, idea="", part="", call=None) -> None:
 
     A subclass of tuple, list or dict is as good as its base; a numpy scalar is its Python number.
     """
+    __tracebackhide__ = True  # --pdb stops in the check
     where = (part, call)
     difference = _difference(actual, expected, "")
     if difference:
@@ -80,6 +82,7 @@ def expect_equal(actual, expected, *, idea="", part="", call=None) -> None:
 
 def expect_error(kind, function, *arguments, mentions=(), idea="", call=None, **keywords) -> None:
     """`function(*arguments, **keywords)` raises `kind`; the message mentions each of `mentions`."""
+    __tracebackhide__ = True  # --pdb stops in the check
     where = ("", call)
     try:
         result = function(*arguments, **keywords)
@@ -99,6 +102,7 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", call=None, **
 
 
 def _fail(where, text, idea):
+    __tracebackhide__ = True
     hint = f" Look again at: {idea}." if idea else ""
     raise Unexpected(f"{text}.{hint}", *where)
 

@@ -31,6 +31,7 @@ class Recorder:
             return value
 
         def call(*args, **kwargs):
+            __tracebackhide__ = True
             given = copied(args), copied(kwargs)
             self.running = (name, *given)  # still so when a time limit ends the check
             try:

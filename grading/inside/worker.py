@@ -226,8 +226,15 @@ def as_builtin(value, depth=0):
         if isinstance(value, kind):
             return kind([as_builtin(item, depth + 1) for item in kind.__iter__(value)])
     if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
-        return np.asarray(value)
+        return np.asarray(value, _native(value.dtype))
+    if isinstance(value, np.longdouble):
+        return np.float64(value)
     return value
+
+
+def _native(dtype):
+    """The dtype in this machine's byte order; long doubles, which the checks accept, as float64."""
+    return np.dtype(np.float64) if dtype == np.longdouble else dtype.newbyteorder("=")
 
 
 def _as_bytes(value):
