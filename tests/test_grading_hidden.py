@@ -202,7 +202,7 @@ def test_one_number_changes_and_the_same_seed_changes_the_same():
 
 
 def test_other_seeds_draw_other_numbers_and_the_same_secret_the_same():
-    original = np.random.default_rng
+    original, plain = np.random.default_rng, random.Random
     try:
         numbers = Numbers()
         published = np.random.default_rng([7, 2]).random()
@@ -213,7 +213,7 @@ def test_other_seeds_draw_other_numbers_and_the_same_secret_the_same():
         numbers.secret = b"two"
         assert np.random.default_rng([7, 2]).random() != hidden
     finally:
-        np.random.default_rng = original
+        np.random.default_rng, random.Random = original, plain
 
 
 # --- what is printed before the hidden checks -------------------------------------------------
