@@ -142,7 +142,7 @@ def test_scores_add_up_and_match_the_schema(course):
     assert lab["file"] == "starter.py" and re.fullmatch("[0-9a-f]{64}", lab["sha256"])
     assert sum(claim["points"] for claim in lab["claims"]) == 100
     passed = [claim for claim in lab["claims"] if claim["outcome"] == "passed"]
-    assert len(passed) == 5 and {claim["task"] for claim in passed} == {1, 2}
+    assert {claim["task"] for claim in passed} == {1, 2}
     assert lab["points"]["earned"] == sum(claim["points"] for claim in passed) == 22
     assert lab["points"]["total"] == 100 and lab["points"]["not_selected"] == 0
 

@@ -65,9 +65,12 @@ SHARED_MEMORY_FAILURES = {
 @pytest.mark.timeout(90)
 @pytest.mark.skipif(sys.platform != "linux", reason="--link shm is Linux's")
 @pytest.mark.parametrize("failure", SHARED_MEMORY_FAILURES)
-def test_over_shared_memory_each_rank_says_one_sentence_and_leaves_nothing(failure, monkeypatch):
+def test_over_shared_memory_each_rank_says_one_sentence_and_leaves_nothing(
+    failure, monkeypatch, tmp_path
+):
     """Ranks that were killed, or stopped, have left no file and no named segment."""
-    folders = [Path("/dev/shm"), Path(tempfile.gettempdir())]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests launch ranks, too
+    folders = [Path("/dev/shm"), tmp_path]
     before = [set(folder.iterdir()) for folder in folders]
     with pytest.raises(RanksFailed) as failed:
         launch(f"toy_workers:{failure}", 2, {"link": "shm"}, timeout_s=TIMEOUT_S, limit_s=60)
