@@ -20,12 +20,13 @@ from incidents.cases import CASES, GROUPS, NEIGHBOURS, group_of, make
 from incidents.lab02 import record as lab02_record
 from incidents.lab02 import run
 from labkit.loading import load_chosen
-from labkit.provenance import provenance
+from labkit.provenance import git_commit, provenance
 
 PROVENANCE = FOLDER / "provenance.json"
 
 
 def record(groups, repeats, first=False):
+    commit = git_commit()  # before the recordings themselves change the tree
     for group in groups:
         kept_any = False
         for name, runs in make(group, GROUPS[group], repeats).items():
@@ -41,7 +42,7 @@ def record(groups, repeats, first=False):
                 path.write_text(text + "\n", encoding="utf-8")
             print(f"{name}: {len(kept)} recorded")
         if kept_any:
-            _sign(group, first)
+            _sign(group, first, commit)
 
 
 def _worth_keeping(name, evidence):
@@ -56,14 +57,16 @@ def _worth_keeping(name, evidence):
     return True
 
 
-def _sign(group, first):
+def _sign(group, first, commit):
     """Each group has an entry of its own: they are recorded apart."""
     numbers = [CASES[name][0] for name in GROUPS[group]]
     files = sorted(path.name for number in numbers for path in FOLDER.glob(name_of(number, "*")))
     signed = json.loads(PROVENANCE.read_text()) if PROVENANCE.exists() else {}
     versions = lab02_record.versions(run.python())
     command = f"python -m incidents record {group}{' --first' * first}"
-    signed[group] = provenance(command, FOLDER, files, vllm_environment=versions)
+    signed[group] = provenance(
+        command, FOLDER, files, git_commit=commit, vllm_environment=versions
+    )
     PROVENANCE.write_text(json.dumps(signed, indent=1, sort_keys=True) + "\n")
     keys = {
         str(number): {"cause": cause, "where": where, "healthy": healthy}
