@@ -453,7 +453,7 @@ def _decode_transfer(evidence, parts):
         for step, times in zip(steps, parts["transfer_us"], strict=True)
         if step["tokens"] == step["requests"]
     )
-    return statistics.median(decode), decode[int(0.99 * len(decode))]
+    return statistics.median(decode), decode[int(0.99 * (len(decode) - 1))]
 
 
 def _points(evidence, parts):
