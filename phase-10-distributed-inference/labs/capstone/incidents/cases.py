@@ -46,7 +46,7 @@ FAULTS = {
     "slow-rank": faults.quota(1, 0.5),
     **{name: faults.neighbours(*cores) for name, cores in NEIGHBOURS.items()},
     "slow-link": faults.slow_link("50mbit"),
-    "unsteady-link": faults.unsteady_link("20mbit", bad_s=0.1, every_s=0.6),
+    "unsteady-link": faults.unsteady_link("10mbit", bad_s=0.1, every_s=0.5),
 }
 
 
