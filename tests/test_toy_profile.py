@@ -287,5 +287,5 @@ def test_tables_of_the_readme_give_the_captures_numbers():
 
 def test_the_promised_recordings_are_there():
     assert {folder.name for folder in CAPTURES} >= {
-        f"toy-{ranks}-ranks-{link}" for ranks in (2, 4) for link in ("loopback", "1gbit")
+        f"toy-{ranks}-ranks-{link}" for ranks in (2, 4) for link in ("loopback", "1gbit", "shm")
     }

@@ -54,6 +54,12 @@ def main_row(name, result):
     ]
 
 
+def gain(result):
+    """The part of the sequential step that overlap takes off."""
+    step = steps(result)
+    return f"{1 - step['overlap'] / step['sequential']:.0%}"
+
+
 def kept_row(name, result):
     """The gathered input gathered again / kept: step, bytes sent, bytes kept for backward."""
     step, both = steps(result), ("overlap", "overlap, input kept")
@@ -100,6 +106,7 @@ def tables():
     shm = {name: result for name, result in found.items() if "overlap, gloo" in result["modes"]}
     kept = {n: r for n, r in found.items() if "overlap, input kept" in r["modes"]}
     texts = {"toy-profiles": markdown(HEADER, [main_row(*item) for item in found.items()])}
+    texts["toy-gains"] = markdown([title(name) for name in found], [[*map(gain, found.values())]])
     texts["toy-kept"] = markdown(
         ("ranks, link", "step", "sent, MiB per rank", "kept, MiB per rank", "step / DTensor"),
         [kept_row(name, result) for name, result in kept.items() if "DTensor" in result["modes"]],
