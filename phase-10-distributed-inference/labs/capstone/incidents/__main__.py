@@ -64,9 +64,7 @@ def _sign(group, first, commit):
     signed = json.loads(PROVENANCE.read_text()) if PROVENANCE.exists() else {}
     versions = lab02_record.versions(run.python())
     command = f"python -m incidents record {group}{' --first' * first}"
-    signed[group] = provenance(
-        command, FOLDER, files, git_commit=commit, vllm_environment=versions
-    )
+    signed[group] = provenance(command, FOLDER, files, git_commit=commit, vllm_environment=versions)
     PROVENANCE.write_text(json.dumps(signed, indent=1, sort_keys=True) + "\n")
     keys = {
         str(number): {"cause": cause, "where": where, "healthy": healthy}
