@@ -81,8 +81,12 @@ def run_program(main) -> None:
     """main(), of a program that calls the learner's functions; one not written yet ends it."""
     try:
         status = main()
+        sys.stdout.flush()
     except NotImplementedError as error:
         _end(error)
+    except BrokenPipeError:  # `... | head -1`; what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
     sys.exit(status)
 
 

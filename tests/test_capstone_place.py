@@ -16,6 +16,7 @@ sys.path.append(str(CAPSTONE))
 
 import place  # noqa: E402
 from planner import (  # noqa: E402
+    beside,
     calibrate,
     command,
     facts,
@@ -275,8 +276,25 @@ def test_illegal_sizes_are_named_and_legal_ones_do_not_straddle_nodes():
     assert forbidden["2 x TP8"] == ["num_heads"]
     legal, _ = plans.legal_plans(models.read("gpt-oss-120b"), hardware.box("h100"))
     assert {plan.tp_size for plan in legal} == {1, 2, 4, 8}  # 90 blocks, rounded up for each rank
-    _, forbidden = plans.legal_plans(models.read("minimax-m2.5"), hardware.box("h100"))
+    legal, forbidden = plans.legal_plans(models.read("minimax-m2.5"), hardware.box("h100"))
     assert forbidden["TP8"] == ["moe_intermediate_size"]  # 1536 is 12 blocks of 128
+    names = {plan.name for plan in legal}
+    assert {
+        "2 x TP4",
+        "TP8 EP8",
+    } <= names and "2 x TP4 EP4" not in names  # dealt out whole, it runs
+
+
+def test_experts_that_are_dealt_out_whole_weigh_and_cost_what_their_slices_would():
+    model, box, load = models.read("qwen3-235b-a22b"), hardware.box("h100"), Load(1000, 300, 32)
+    cut, dealt = (plans.evaluate(model, box, plan, load) for plan in (Plan(1, 8), Plan(1, 8, 1, 8)))
+    assert dealt.memory["rank"].held_bytes == cut.memory["rank"].held_bytes
+    assert dealt.memory["rank"].macs == pytest.approx(cut.memory["rank"].macs)
+    assert dealt.times["tpot_s"] == pytest.approx(cut.times["tpot_s"]) and dealt.slots == cut.slots
+    line = command.commands(model, box, dealt, load)[0][1]
+    assert "--tensor-parallel-size 8 --enable-expert-parallel" in line and "data-par" not in line
+    whole = plans.evaluate(model, box, Plan(ep_size=8), load)  # attention on every GPU, eight times
+    assert whole.memory["rank"].always_bytes > 4 * dealt.memory["rank"].always_bytes
     for name in ("llama-3.1-8b", "qwen3-235b-a22b", "deepseek-v3", "gpt-oss-120b"):
         legal, _ = plans.legal_plans(models.read(name), hardware.box("h100", 3, 4))
         assert all(12 % plan.gpus_per_replica == 0 for plan in legal)
@@ -325,7 +343,7 @@ def test_commands_for_one_node_several_nodes_replicas_and_experts():
     assert len(lines) == 4 and len({line for _, line in lines[:2]}) == 2
     assert "CUDA_VISIBLE_DEVICES=4,5,6,7" in lines[1][1] and "--port 8001" in lines[1][1]
     lines = command.commands(*answer_of("deepseek-v3", "h100", 2, Plan(ep_size=16)))
-    assert "--data-parallel-size 16 --enable-expert-parallel" in lines[0][1]
+    assert "--enable-expert-parallel --data-parallel-size 16" in lines[0][1]
     assert "--data-parallel-start-rank 8" in lines[1][1]
 
 
@@ -475,6 +493,12 @@ def test_a_box_file_that_lacks_something_is_one_sentence(capsys, tmp_path, own):
     assert status == 2 and out == "" and err.count("\n") == 1
 
 
+def test_a_reader_that_leaves_early_gets_no_traceback():
+    command = f'"{sys.executable}" "{CAPSTONE / "place.py"}" models | head -1'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.count("\n") == 1 and done.stderr == ""
+
+
 def test_the_page_has_both_sides_the_table_the_choice_and_what_to_type(capsys):
     asked = "--model qwen2.5-72b --gpu h100 --gpus 8 --nodes 2 --prompt 2000 --output 500"
     more = "--concurrency 64 --ttft 0.6 --tpot 0.03 --price 2.5"
@@ -568,6 +592,37 @@ def test_no_decision_flips(found):
     assert scores.decided(found) == kept
 
 
+def test_other_planners_answer_the_same_questions_and_none_is_better(found):
+    answers, counts = found["beside"]
+    assert len(answers) >= 10 and len(counts) == 1 + len(beside.PLANNERS)
+    for kind in beside.KINDS:
+        best = max(scored[kind][0] for scored in counts.values())
+        assert counts["here"][kind][0] == best and counts["here"][kind][2] == 0, kind
+    assert any(scored["fits"][2] for scored in counts.values())  # who refuses
+    assert any(scored["fits"][1] for scored in counts.values())  # who guesses
+    assert "llm-analysis" in "\n".join(
+        beside.lines([facts.judge(r) for r in facts.load_rows()[-40:]])
+    )
+
+
+def test_the_rules_of_others_by_hand():
+    """Llama-3.1-70B in bf16, 141.1 GB, at 8,192 tokens on n A100 of 80 GiB."""
+    model, box = models.read("llama-3.1-70b"), hardware.box("a100")
+    room = 0.9 * box.reported_bytes
+    for gpus in (1, 2, 4):
+        plan, weights = Plan(1, gpus), 141.107e9
+        cache = 8192 * 80 * 2 * 8 * 128 * 2 / gpus
+        fits = {
+            "1.2 x weights": 1.2 * weights <= gpus * box.reported_bytes,
+            "KAITO": 1.02 * weights / gpus * 1.05 + 2.3 * GIB + cache <= room,
+            "gpu_poor": 159.9e9 + 8 * 8192 * 8192 * 80 + 9.9e9 < gpus * box.reported_bytes,
+            "llm-analysis": (weights - 2.1e9) / gpus + cache < 80 * GIB,
+            "AIConfigurator": weights / gpus + cache + 5.1e9 < 0.882 * box.reported_bytes,
+        }
+        for planner in beside.PLANNERS:
+            assert planner.fits(model, plan, box, 8192, 0.9) is fits[planner.name], planner.name
+
+
 def test_every_row_that_is_left_out_or_missed_says_why(found):
     assert not found["new_misses"], found["new_misses"]
     assert all(found["left_out"].values())
@@ -611,4 +666,7 @@ def test_the_readme_prints_what_the_facts_print(found):
     block = readme.partition("<!-- facts -->")[2].partition("<!-- /facts -->")[0]
     printed = list(scores.lines(found))
     quoted = [line for line in block.splitlines() if line and not line.startswith("```")]
-    assert len(quoted) >= 12 and all(line in printed for line in quoted)
+    assert len(quoted) >= 9 and all(line in printed for line in quoted)
+    printed = list(beside.lines([facts.judge(row) for row in facts.load_rows()]))
+    block = readme.partition("<!-- beside -->\n```\n")[2].partition("\n```\n<!-- /beside -->")[0]
+    assert block.splitlines() == printed[: printed.index("")]

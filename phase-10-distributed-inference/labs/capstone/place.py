@@ -110,15 +110,17 @@ def parser():
     add("--json", action="store_true", help="print JSON")
     add("--all", action="store_true", help="print every plan")
     add("--facts-file", help="facts: rows of your own instead of the shipped ones")
+    add("--beside", action="store_true", help="facts: other planners' rules on the same rows")
     return make
 
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
+    verbs = {"plan": plan, "facts": show_facts, "live": live, "models": list_models}
     try:
-        return {"plan": plan, "facts": show_facts, "live": live, "models": list_models}[
-            options.what
-        ](options)
+        return verbs[options.what](options)
+    except BrokenPipeError:
+        raise  # `... | head`: run_program knows
     except (ValueError, OSError) as error:
         print(f"place.py: {error}", file=sys.stderr)
     return 2
@@ -199,13 +201,14 @@ def plan(options):
 
 
 def named(candidates, name):
-    wanted = name.lower().replace(" ", "")
+    """The Candidate of that name; TP4 will do for 2 x TP4."""
+
+    def plain(words):
+        return words.lower().replace(" ", "")
+
     for candidate in candidates:
-        alone = candidate.name.lower().replace(" ", "")
-        if (
-            wanted == alone
-            or wanted == alone.partition("xtp")[1].strip("x") + alone.partition("xtp")[2]
-        ):
+        one = replace(candidate.plan, replicas=1)
+        if plain(name) in (plain(candidate.name), plain(one.name)):
             return candidate
     names = ", ".join(candidate.name for candidate in candidates)
     raise ValueError(f"--plan {name!r} is none of {names}")
@@ -259,7 +262,7 @@ def text(options, model, box, load, candidates, forbidden, found, shown, rows):
     if shown.times:
         yield ""
         yield "Type"
-        lines = command.commands(model, box, shown, load, options.config and options.config)
+        lines = command.commands(model, box, shown, load, options.config)
         yield from (f"  [{where}] {line}" for where, line in lines)
         yield "and read (vLLM 0.32.0)"
         yield from command.expected_lines(command.expected(model, box, shown, load))
@@ -339,7 +342,7 @@ def check(options, model, box, shown, load, candidates):
 
 def show_facts(options):
     rows = facts.load_rows(options.facts_file or facts.SHIPPED)
-    return scores.show(rows, as_json=options.json, every=options.all)
+    return scores.show(rows, options.json, options.all, options.beside)
 
 
 def live(options):

@@ -373,69 +373,57 @@ def diagnose(evidence):
     """
     # BEGIN SOLUTION (task 12)
     if "spans" in evidence:
-        return _training(evidence)
-    if "microbatches" in evidence:
-        return _slow_stage(evidence)
-    return _start_up(evidence) or (_in_flight if "stages" in evidence else _tensor_parallel)(
-        evidence
-    )
+        rules = [_lost_overlap]
+    elif "microbatches" in evidence:
+        rules = [_slow_stage]
+    elif "stages" in evidence:
+        rules = [_replicas, _copied_heads, _starved]
+    else:
+        rules = [_replicas, _copied_heads, _slow_rank, _bad_link]
+    numbers = {}
+    found = ("healthy", None, 0.0)
+    for rule in rules:
+        if fault := rule(evidence, numbers):
+            found = fault
+            break
+    cause, where, cost = found
+    return {"cause": cause, "where": where, "cost": cost, "numbers": numbers}
     # END SOLUTION
 
 
 # BEGIN SOLUTION (task 12)
-def _found(cause, where=None, cost=0.0, **numbers):
-    return {"cause": cause, "where": where, "cost": cost, "numbers": numbers}
+# A rule looks at one thing. It returns (cause, where, cost), or None when it sees no fault, and
+# puts what it went by into `numbers`.
 
 
-def _start_up(evidence):
-    plan, started = evidence["plan"], evidence["start_up"]
+def _replicas(evidence, numbers):
+    plan = evidence["plan"]
     planned = plan["tp_size"] * plan["pp_size"]
-    if started[0]["world_size"] != planned:
-        engines = planned / started[0]["world_size"]
-        return _found("replicas", cost=1 - 1 / engines, engines=engines)
-    heads, held = plan["model"]["num_key_value_heads"], started[0]["kv_cache"]["kv_heads"]
-    copies = held * plan["tp_size"] / heads
-    if copies > 1:
-        return _found("copied-heads", cost=1 - 1 / copies, copies=copies)
-    return None
+    numbers["engines"] = engines = planned / evidence["start_up"][0]["world_size"]
+    return ("replicas", None, 1 - 1 / engines) if engines != 1 else None
 
 
-def _tensor_parallel(evidence):
-    now, usual = decompose(evidence), decompose(evidence["healthy"])
-    compute = [statistics.median(times) for times in now["compute_us"]]
-    slowest = max(range(len(compute)), key=compute.__getitem__)
-    ratio = compute[slowest] / min(compute)
-    foreign = _foreign(evidence)
-    slow = ratio > 1.37
+def _copied_heads(evidence, numbers):
+    plan, held = evidence["plan"], evidence["start_up"][0]["kv_cache"]["kv_heads"]
+    numbers["copies"] = copies = held * plan["tp_size"] / plan["model"]["num_key_value_heads"]
+    return ("copied-heads", None, 1 - 1 / copies) if copies > 1 else None
+
+
+def _slow_rank(evidence, numbers):
+    compute = decompose(evidence)["compute_us"]
+    typical = [statistics.median(times) for times in compute]
+    slowest = max(range(len(typical)), key=typical.__getitem__)
+    numbers["compute_ratio"] = ratio = typical[slowest] / min(typical)
+    slow, foreign = ratio > 1.37, _foreign(evidence)
+    numbers["foreign"] = max(foreign)
     if any(share > 0.1 for core, share in enumerate(foreign) if not (slow and core == slowest)):
-        return _found("disturbed", foreign=max(foreign))
-    step = statistics.fmean(
-        step["end_us"] - step["start_us"] for step in evidence["ranks"][slowest]["steps"]
-    )
-    if slow:
-        mean = [statistics.fmean(times) for times in now["compute_us"]]
-        cause = "busy-neighbour" if foreign[slowest] > 0.1 else "slow-rank"
-        others = max(us for rank, us in enumerate(mean) if rank != slowest)
-        saved = (mean[slowest] - others) / step
-        return _found(cause, slowest, saved, compute_ratio=ratio, foreign=foreign[slowest])
-    typical, tail = _decode_transfer(evidence, now)
-    usual_typical, usual_tail = _decode_transfer(evidence["healthy"], usual)
-    cause = (
-        "slow-link" if typical > 1.6 * usual_typical
-        else "unsteady-link" if tail > 2.4 * usual_tail
-        else "healthy"
-    )  # fmt: skip
-    if cause == "healthy":
-        return _found(cause, compute_ratio=ratio, transfer_ratio=typical / usual_typical)
-    mine, theirs = (
-        statistics.fmean(sum(times) for times in parts["transfer_us"]) for parts in (now, usual)
-    )
-    latency_us, rate = link_line(_points(evidence, now))
-    return _found(
-        cause, "link", (mine - theirs) / step,
-        transfer_ratio=typical / usual_typical, tail_ratio=tail / usual_tail,
-        latency_us=latency_us, bytes_per_s=rate,
-    )  # fmt: skip
+        return "disturbed", None, 0.0
+    if not slow:
+        return None
+    mean = [statistics.fmean(times) for times in compute]
+    others = max(us for rank, us in enumerate(mean) if rank != slowest)
+    cause = "busy-neighbour" if foreign[slowest] > 0.1 else "slow-rank"
+    return cause, slowest, (mean[slowest] - others) / _mean_step_us(evidence)
 
 
 def _foreign(evidence):
@@ -445,56 +433,64 @@ def _foreign(evidence):
     return [statistics.fmean(column) for column in zip(*beyond, strict=True)]
 
 
-def _decode_transfer(evidence, parts):
-    """Transfer per decode step: (median, 99th percentile). A prefill's payload is another one."""
-    steps = evidence["ranks"][0]["steps"]
-    decode = sorted(
-        sum(times)
-        for step, times in zip(steps, parts["transfer_us"], strict=True)
-        if step["tokens"] == step["requests"]
-    )
+def _mean_step_us(evidence):
+    steps = [step for rank in evidence["ranks"] for step in rank["steps"]]
+    return statistics.fmean(step["end_us"] - step["start_us"] for step in steps)
+
+
+def _bad_link(evidence, numbers):
+    now, usual = (decompose(run)["transfer_us"] for run in (evidence, evidence["healthy"]))
+    typical, tail = _of_decode_steps(evidence, now)
+    usually, usual_tail = _of_decode_steps(evidence["healthy"], usual)
+    numbers |= {"transfer_ratio": typical / usually, "tail_ratio": tail / usual_tail}
+    if typical <= 1.6 * usually and tail <= 2.4 * usual_tail:
+        return None
+    numbers["latency_us"], numbers["bytes_per_s"] = link_line(_points(evidence, now))
+    mine, theirs = (statistics.fmean(map(sum, transfer)) for transfer in (now, usual))
+    cause = "slow-link" if typical > 1.6 * usually else "unsteady-link"
+    return cause, "link", (mine - theirs) / _mean_step_us(evidence)
+
+
+def _of_decode_steps(run, transfer):
+    """Transfer of a decode step: (median, 99th percentile). A prefill's payload is another one."""
+    steps = zip(run["ranks"][0]["steps"], transfer, strict=True)
+    decode = sorted(sum(times) for step, times in steps if step["tokens"] == step["requests"])
     return statistics.median(decode), decode[int(0.99 * (len(decode) - 1))]
 
 
-def _points(evidence, parts):
+def _points(evidence, transfer):
     return [
         (payload, us)
-        for step, times in zip(evidence["ranks"][0]["steps"], parts["transfer_us"], strict=True)
+        for step, times in zip(evidence["ranks"][0]["steps"], transfer, strict=True)
         for (operation, payload, *_), us in zip(step["collectives"], times, strict=True)
         if operation == "all_reduce"
     ]
 
 
-def _in_flight(evidence):
+def _starved(evidence, numbers):
     """By Little's law: requests in flight are the time all of them spent here over the window."""
-    spent = [request["token_us"][-1] - request["arrived_us"] for request in evidence["requests"]]
-    window = max(request["token_us"][-1] for request in evidence["requests"]) - min(
-        request["arrived_us"] for request in evidence["requests"]
-    )
-    in_flight, stages = sum(spent) / window, evidence["plan"]["pp_size"]
-    if in_flight > stages - 0.5:
-        return _found("healthy", in_flight=in_flight)
-    return _found("starved", cost=1 - in_flight / stages, in_flight=in_flight)
+    came = [request["arrived_us"] for request in evidence["requests"]]
+    gone = [request["token_us"][-1] for request in evidence["requests"]]
+    numbers["in_flight"] = in_flight = (sum(gone) - sum(came)) / (max(gone) - min(came))
+    stages = evidence["plan"]["pp_size"]
+    return ("starved", None, 1 - in_flight / stages) if in_flight <= stages - 0.5 else None
 
 
-def _slow_stage(evidence):
-    busy, period = stage_times(evidence["microbatches"])
+def _slow_stage(evidence, numbers):
+    busy, numbers["period_us"] = stage_times(evidence["microbatches"])
     m, typical = len(evidence["microbatches"][0]), statistics.median_low(busy)
     slowest = max(range(len(busy)), key=busy.__getitem__)
-    ratio = busy[slowest] / typical
-    if ratio < 1.37:
-        return _found("healthy", busy_ratio=ratio, period_us=period)
+    numbers["busy_ratio"] = busy[slowest] / typical
     with_it = sum(busy) + (m - 1) * busy[slowest]
     without = sum(min(us, typical) for us in busy) + (m - 1) * typical
-    cost = 1 - without / with_it
-    return _found("slow-stage", slowest, cost, busy_ratio=ratio, period_us=period)
+    slow = busy[slowest] >= 1.37 * typical
+    return ("slow-stage", slowest, 1 - without / with_it) if slow else None
 
 
-def _training(evidence):
-    now, usual = _waited(evidence["spans"]), _waited(evidence["healthy"]["spans"])
-    if now < usual + 0.1:
-        return _found("healthy", waited=now)
-    return _found("no-overlap", cost=now - usual, waited=now, usually_waited=usual)
+def _lost_overlap(evidence, numbers):
+    now, usually = (_waited(run["spans"]) for run in (evidence, evidence["healthy"]))
+    numbers |= {"waited": now, "usually_waited": usually}
+    return ("no-overlap", None, now - usually) if now >= usually + 0.1 else None
 
 
 def _waited(spans):

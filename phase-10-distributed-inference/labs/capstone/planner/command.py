@@ -19,13 +19,15 @@ def commands(model, box, candidate, load, name=None):
         common.append(f"--tensor-parallel-size {plan.tp_size}")
     if plan.pp_size > 1:
         common.append(f"--pipeline-parallel-size {plan.pp_size}")
+    if plan.ep_size > 1:
+        common.append("--enable-expert-parallel")
     tail = [f"--max-model-len {length}", f"--gpu-memory-utilization {load.utilization}"]
     tail.append(f"--max-num-seqs {load.max_seqs}")
     tail.append(f"--max-num-batched-tokens {load.batched_tokens}")
     if load.kv_bytes == 1:
         tail.append("--kv-cache-dtype fp8")
-    if plan.ep_size > 1:
-        return _spread_experts(box, plan, common, tail)
+    if plan.copies > 1:
+        return _data_parallel(box, plan, common, tail)
     gpus = plan.gpus_per_replica
     if gpus > box.gpus_per_node:
         return _over_nodes(box, plan, common, tail)
@@ -61,10 +63,10 @@ def _over_nodes(box, plan, common, tail):
     return lines
 
 
-def _spread_experts(box, plan, common, tail):
-    lines, nodes = [], max(1, plan.ep_size // box.gpus_per_node)
-    here = plan.ep_size // nodes
-    parallel = f"--data-parallel-size {plan.ep_size} --enable-expert-parallel"
+def _data_parallel(box, plan, common, tail):
+    lines, nodes = [], max(1, plan.copies // box.gpus_per_node)
+    here = plan.copies // nodes
+    parallel = f"--data-parallel-size {plan.copies}"
     for replica in range(plan.replicas):
         for rank in range(nodes):
             line = [*common, parallel, f"--data-parallel-size-local {here}", *tail]

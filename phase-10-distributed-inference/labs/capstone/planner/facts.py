@@ -1,9 +1,9 @@
 """Published measurements held against the planner: hits, misses and the known misses by name.
 
 A row is {"id", "kind", "setting", "value", "unit", "source"}; facts.jsonl holds the shipped ones.
-Settings are as their sources wrote them, so this file is mostly about reading words: a model's and
-a GPU's name, a layout, a workload. A row that does not say what it would have to is left out, with
-the reason; known_misses.json names those that are excluded or known to miss, and why.
+Settings are as their sources wrote them: names.json says what their words mean. A row that does not
+say what it would have to is left out, with the reason; known_misses.json names those that are
+excluded or known to miss, and why.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from planner import hardware, labs, memory, models, timing
+from planner import hardware, labs, memory, models, plans, timing
 from planner.memory import Plan
 from planner.timing import Load
 
@@ -24,7 +24,7 @@ GIB = 2**30
 
 @dataclass
 class Fact:
-    """One row with what the planner says: interval = (best, typical, worst) or a single answer."""
+    """One row with what the planner says: an interval (low, predicted, high), or a plain answer."""
 
     row: dict
     what: str  # "fits", "longest context", "KV capacity", "throughput", "TPOT", ...
@@ -36,6 +36,7 @@ class Fact:
     group: tuple | None = None  # rows that differ in the plan alone
     gpus: int = 1
     box: tuple | None = None
+    asked: tuple | None = None  # (model, plan, box, load), for other planners to be asked as well
 
     @property
     def factor(self):
@@ -63,136 +64,65 @@ def load_rows(path=SHIPPED):
         raise ValueError(f"{path}: a line is not JSON ({error.msg})") from None
 
 
+@cache
+def known():
+    return hardware.read_json(HERE / "known_misses.json")
+
+
 # --- reading words ------------------------------------------------------------------------------
-
-_MODELS = [  # first hit wins; patterns on the name in lower case
-    (r"distill-qwen-7b", "qwen2.5-7b"),
-    (r"distill-llama-70b", "llama-3.1-70b"),
-    (r"distill-llama-8b", "llama-3.1-8b"),
-    (r"distill-qwen-32b|qwen2(\.5)?-32b", "qwen2.5-32b"),
-    (r"^1b-model", "llama-3.2-1b"),
-    (r"llama-?\s?3\.2-1b", "llama-3.2-1b"),
-    (r"llama-?\s?3(\.1)?-8b|llama-3-8b", "llama-3.1-8b"),
-    (r"llama-?\s?3(\.[13])?-70b|llama3\.?[13]?-?70b", "llama-3.1-70b"),
-    (r"llama-?\s?3\.1-405b", "llama-3.1-405b"),
-    (r"llama[- ]?2[- ]70b|stablebeluga2", "llama-2-70b"),
-    (r"llama[- ]?2[- ]7b", "llama-2-7b"),
-    (r"llama[- ]?(2[- ])?13b", "llama-2-13b"),
-    (r"wizardlm-33b", "wizardlm-33b"),
-    (r"mistral-7b", "mistral-7b"),
-    (r"mistral-nemo", "mistral-nemo"),
-    (r"mistral-large", "mistral-large"),
-    (r"mixtral-8x7b", "mixtral-8x7b"),
-    (r"mixtral-8x22b", "mixtral-8x22b"),
-    (r"qwen1\.5-72b", "qwen1.5-72b"),
-    (r"qwen2(\.5)?-(vl-)?72b", "qwen2.5-72b"),
-    (r"qwen2(\.5)?-7b", "qwen2.5-7b"),
-    (r"qwen3-(vl-)?30b", "qwen3-30b-a3b"),
-    (r"qwen3-(vl-)?235b", "qwen3-235b-a22b"),
-    (r"qwen3-coder-480b", "qwen3-coder-480b"),
-    (r"qwen3-32b", "qwen3-32b"),
-    (r"qwen3-8b", "qwen3-8b"),
-    (r"qwen3-14b", "qwen3-14b"),
-    (r"qwen3\.5-397b", "qwen3.5-397b"),
-    (r"qwen3\.6-27b", "qwen3.6-27b"),
-    (r"minimax-m2", "minimax-m2.5"),
-    (r"deepseek-(r1|v3)(?!\.)(?!-distill)", "deepseek-v3"),
-    (r"kimi-k2-think", "kimi-k2-thinking"),
-    (r"kimi-k2", "kimi-k2"),
-    (r"gpt-oss-120b", "gpt-oss-120b"),
-    (r"gpt-oss-20b", "gpt-oss-20b"),
-    (r"glm-4\.5", "glm-4.5"),
-    (r"phi-?4", "phi-4"),
-    (r"gemma-3-27b", "gemma-3-27b"),
-    (r"gemma-2-27b", "gemma-2-27b"),
-]
-_QUANT = [
-    (r"awq|gptq|int4|4\.\d*bpw|w4a16", "int4"),
-    (r"nvfp4|fp4(?!\w)", "nvfp4"),
-    (r"mxfp4", "mxfp4"),
-    (r"fp8|w8a8", "fp8"),
-    (r"bf16|fp16|float16", "bf16"),
-]
-_GPUS = [
-    (r"rtx (pro )?6000( pro)?( blackwell)?", "rtx-pro-6000"),
-    (r"gb200", "gb200"),
-    (r"gh200", "gh200"),
-    (r"gb10|dgx spark|spark", "gb10"),
-    (r"b300", "b300"),
-    (r"b200", "b200"),
-    (r"h200", "h200"),
-    (r"h800", "h800"),
-    (r"h20(?!0)", "h20"),
-    (r"h100|8x 80gb", "h100"),
-    (r"a100.?40", "a100-40gb"),
-    (r"a100", "a100"),
-    (r"l40s", "l40s"),
-    (r"l40", "l40"),
-    (r"\bl4\b", "l4"),
-    (r"a10g", "a10g"),
-    (r"a6000", "a6000"),
-    (r"v100", "v100"),
-    (r"3090 ?ti", "rtx-3090ti"),
-    (r"3090", "rtx-3090"),
-    (r"4090", "rtx-4090"),
-]
-
-
-def _first(patterns, text):
-    return next((name for pattern, name in patterns if re.search(pattern, text)), None)
 
 
 @cache
-def _model(words, precision):
-    name = _first(_MODELS, re.sub(r"[ _]", "-", words.lower()))
+def _names(kind):
+    return hardware.read_json(HERE / "names.json")[kind]
+
+
+def _meant(kind, words):
+    """What words mean by names.json, whose first pattern that they hold counts; or None."""
+    found = (name for pattern, name in _names(kind).items() if re.search(pattern, words.lower()))
+    return next(found, None)
+
+
+@cache
+def _model(words, precision=None):
+    name = _meant("models", re.sub(r"[ _]", "-", words))
     if name is None:
         raise LeftOut(f"model {words!r} is not shipped")
-    said = _first(_QUANT, f"{words} {precision or ''}".lower())
+    said = _meant("formats", f"{words} {precision or ''}")
     own = models.read(name).quantisation.name
-    quant = said if said and not own.startswith(said) and own[:3] != said[:3] else None
+    quant = said if said and own[:3] != said[:3] else None
     if own == "mxfp4" and said in (None, "bf16", "nvfp4"):
         quant = None
-    return models.read(name, quant)
+    return _shipped(name, quant)
+
+
+_shipped = cache(models.read)
 
 
 @cache
 def _box(words, engine, nodes=1, link=None, network="400 GbE"):
-    gpu = _first(_GPUS, words.lower())
+    gpu = _meant("gpus", words)
     if gpu is None:
         raise LeftOut(f"GPU {words!r} is not in gpus.json")
     return hardware.box(gpu, nodes, link=link, network=network, engine=engine)
 
 
-def model_named(setting):
-    return _model(setting["model"], setting.get("precision"))
-
-
-def box_named(setting):
-    return _box(setting["gpu"], "vllm-0.5")
-
-
 def _engine(words):
-    words = (words or "vllm").lower()
-    if "tensorrt" in words or "trtllm" in words:
-        return "trtllm"
-    if "sglang" in words:
-        return "sglang"
-    if version := re.search(r"vllm v?0\.(\d+)", words):
-        return "vllm" if int(version[1]) >= 8 else "vllm-0.5"
-    return "vllm"
+    return _meant("engines", words or "vllm")
 
 
 def _plan(setting):
     layout = str(setting.get("layout", "")).lower()
-    tp, pp = setting.get("tp", 1), setting.get("pp", 1)
-    if found := re.search(r"tp ?(\d+)", layout):
-        tp = int(found[1])
-    if found := re.search(r"pp ?(\d+)", layout):
-        pp = int(found[1])
-    replicas = int(found[1]) if (found := re.search(r"(\d+) replicas", layout)) else 1
+
+    def size(pattern, default):
+        found = re.search(pattern, layout)
+        return int(found[1]) if found else default
+
+    tp, pp = size(r"tp ?(\d+)", setting.get("tp", 1)), size(r"pp ?(\d+)", setting.get("pp", 1))
     if str(setting.get("gpu", "")).lower().startswith("8 gpus"):
         tp = setting.get("tp", 8)
-    return Plan(replicas, tp, pp)
+    dealt_out = re.search(r"\bep\b|\bep ?\d|expert", layout)
+    return Plan(size(r"(\d+) replicas", 1), tp, pp, tp if dealt_out else 1)
 
 
 # --- one kind of row after the other --------------------------------------------------------------
@@ -200,11 +130,10 @@ def _plan(setting):
 
 def judge(row, calibration=None):
     """The Fact of a row. Its `left_out` says why when it cannot be held against the planner."""
-    excluded = known().get(row["id"], {})
     fact = Fact(row, row["kind"])
     try:
-        if excluded.get("excluded"):
-            raise LeftOut(excluded["excluded"])
+        if why := known().get(row["id"], {}).get("excluded"):
+            raise LeftOut(why)
         if row["kind"] not in KINDS:
             raise LeftOut(NO_PLAN.get(row["kind"], f"kind {row['kind']} is not about placement"))
         KINDS[row["kind"]](fact, row["setting"], calibration or {})
@@ -217,14 +146,13 @@ def judge(row, calibration=None):
     return fact
 
 
-@cache
-def known():
-    return hardware.read_json(HERE / "known_misses.json")
+def _ask(fact, what, measured, *asked):
+    fact.what, fact.measured, fact.asked, fact.gpus = what, measured, asked, asked[1].num_gpus
 
 
 def _interval(fact, box, value_of):
     """Fill in predicted, low and high from value_of(fixed box) at the three moods."""
-    found = [value_of(box.at(mood)) for mood in (0.0, 0.5, 1.0)]
+    found = [value_of(box.at(mood)) for mood in plans.MOODS]
     fact.predicted, fact.low, fact.high = found[1], min(found), max(found)
 
 
@@ -234,27 +162,23 @@ def _calibrated(fact, setting, box, calibration):
 
 
 def _throughput(fact, s, calibration):
-    fact.what = "throughput"
-    fact.measured = fact.row["value"]
-    model = _model(s["model"], s.get("precision"))
+    model, plan = _model(s["model"], s.get("precision")), _plan(s)
     engine = _engine(s.get("engine") or fact.row["source"])
-    box, plan = _box(s["gpu"], engine), _plan(s)
-    box = _calibrated(fact, s, box, calibration)
-    fact.gpus = plan.num_gpus
+    box = _calibrated(fact, s, _box(s["gpu"], engine), calibration)
     if "isl_osl" in s:
         prompt, output = (int(n) for n in s["isl_osl"].split(","))
-        load = Load(
-            prompt, output, 4096, utilization=0.9, max_seqs=2048, kv_bytes=_kv_bytes(engine, model)
-        )
-        _interval(fact, box, lambda fixed: _saturated(model, plan, fixed, load))
+        kv = _kv_bytes(engine, model)
+        load = Load(prompt, output, 4096, utilization=0.9, max_seqs=2048, kv_bytes=kv)
+        rate = _saturated
     elif "prompts" in str(s.get("load", "")):
         requests = int(re.search(r"\d+", s["load"])[0])
         load = Load(*SHAREGPT, requests, utilization=0.9, batched_tokens=4096)
-        _interval(fact, box, lambda fixed: _burst(model, plan, fixed, load))
+        rate = _burst
     else:
         raise LeftOut("the row states no workload")
-    words = (s["model"], s.get("precision"), s["gpu"], s.get("isl_osl"), s.get("load"), engine)
-    fact.group = words
+    _ask(fact, "throughput", fact.row["value"], model, plan, box, load)
+    _interval(fact, box, lambda fixed: rate(model, plan, fixed, load))
+    fact.group = s["model"], s.get("precision"), s["gpu"], s.get("isl_osl"), s.get("load"), engine
 
 
 def _kv_bytes(engine, model):
@@ -296,157 +220,147 @@ def _burst(model, plan, fixed, load):
 
 
 def _tpot(fact, s, calibration):
-    fact.what = "TPOT"
-    fact.measured = fact.row["value"] / 1e3
+    if "_c_" in fact.row["source"]:  # an id of aiconfigurator's silicon_refs.csv, with c left empty
+        raise LeftOut("the source names no concurrency")
+    if "nan" in s.get("engine", ""):
+        raise LeftOut("the source names no version of its engine")
     precision = s.get("precision")
     model = _model(s["model"], precision if isinstance(precision, str) else None)
-    engine = _engine(s.get("engine"))
+    engine, plan = _engine(s.get("engine")), _plan(s)
     box = _calibrated(fact, s, _box(s["gpu"], engine, nodes=2), calibration)
-    plan = _plan(s)
-    fact.gpus = plan.num_gpus
-    load = Load(s["isl"], s["osl"], s["batch"], utilization=0.9, kv_bytes=_kv_bytes(engine, model))
+    kv = _kv_bytes(engine, model)
+    load = Load(s["isl"], s["osl"], s["batch"], utilization=0.9, kv_bytes=kv)
+    _ask(fact, "TPOT", fact.row["value"] / 1e3, model, plan, box, load)
 
     def in_step(fixed):
         """A benchmark's clients start together and answers are equally long: they stay in step, so
         half of the prompts that a round takes in come before a sequence's own first token."""
-        found = _served(model, plan, fixed, load)
+        found = timing.served(model, plan, fixed, load)
+        if found is None:
+            raise LeftOut("the planner says that not one sequence fits")
         return (found["tpot_s"] + found["terms"]["total"]) / 2
 
     _interval(fact, box, in_step)
 
 
-def _served(model, plan, fixed, load):
-    found = timing.served(model, plan, fixed, load)
-    if found is None:
-        raise LeftOut("the planner says that not one sequence fits")
-    return found
-
-
 def _cross_node(fact, s, calibration):
-    fact.what, fact.measured = "across nodes", fact.row["value"]
     if "concurrency" not in s:
         raise LeftOut("the row states no concurrency")
     if "Spark" not in fact.row["source"]:
         raise LeftOut("the row states no GPU")
-    model, plan = _model(s["model"], None), _plan(s)
+    # as the page says: 1,024 tokens in, 128 out, --enforce-eager, --kv-cache-dtype fp8,
+    # --mxfp4-layers moe,qkv,o,lm_head
+    model, plan = _model(s["model"]), _plan(s)
+    if model.quantisation.name == "mxfp4":
+        model = _shipped(model.name, "mxfp4-all")
     box = _box("dgx spark", "vllm-eager", nodes=2, link="200 GbE", network="200 GbE")
-    load = Load(512, 128, s["concurrency"], utilization=0.9)
-    fact.gpus, fact.group = plan.num_gpus, ("across", s["model"], s["concurrency"])
+    load = Load(1024, 128, s["concurrency"], kv_bytes=1, utilization=0.7)
+    _ask(fact, "across nodes", fact.row["value"], model, plan, box, load)
+    fact.group = "across", s["model"], s["concurrency"]
 
     def rate(fixed):
         clients = -(-load.concurrency // plan.replicas)
-        step = timing.decode_terms(model, plan, fixed, clients, 576, load)["total"]
+        context = load.prompt + load.output // 2
+        step = timing.decode_terms(model, plan, fixed, clients, context, load)["total"]
         return load.concurrency / step
 
     _interval(fact, box, rate)
 
 
 def _latency(fact, s, calibration):
-    fact.what = "one stream"
-    if fact.row["unit"] == "ms/token":
-        fact.measured = fact.row["value"] / 1e3
-    elif fact.row["unit"] == "tok/s":
-        fact.measured = 1 / fact.row["value"]
-    else:
-        raise LeftOut(f"unit {fact.row['unit']!r}")
-    model, plan, box = _model(s["model"], None), _plan(s), _box(s["gpu"], "vllm")
-    fact.group = ("latency", s["model"], s["gpu"])
+    """Tokens/s of a single client."""
+    value, unit = fact.row["value"], fact.row["unit"]
+    if unit not in ("ms/token", "tok/s"):
+        raise LeftOut(f"unit {unit!r}")
+    model, plan, box = _model(s["model"]), _plan(s), _box(s["gpu"], "vllm")
     load = Load(128, 128, 1, utilization=0.9)
-    _interval(fact, box, lambda f: timing.decode_terms(model, plan, f, 1, 192, load)["total"])
+    _ask(fact, "one stream", value if unit == "tok/s" else 1e3 / value, model, plan, box, load)
+    fact.group = "latency", s["model"], s["gpu"]
+    context = load.prompt + load.output // 2
+    _interval(
+        fact, box, lambda f: 1 / timing.decode_terms(model, plan, f, 1, context, load)["total"]
+    )
 
 
 def _fits(fact, s, calibration):
-    fact.what, fact.measured = "fits", fact.row["value"]
     if "not stated" in s["model"]:
         raise LeftOut("the row states no dtype")
     model, plan = _model(s["model"], s.get("precision")), _plan(s)
-    legal = labs_faults(model, plan)
+    legal = not plans.faults(model, plan)
     if "transformers" in s["model"] and model.num_kv_heads % plan.tp_size:
-        legal = ["num_kv_heads"]  # transformers' own tensor parallelism does not hold a head twice
-    if "8 GPUs" == s["gpu"] or legal:
-        fact.predicted = float(not legal)
+        legal = False  # transformers' own tensor parallelism does not hold a head twice
+    unnamed = s["gpu"] == "8 GPUs" or not (legal or _meant("gpus", s["gpu"]))
+    box = _box("h100" if unnamed else s["gpu"], "vllm")
+    if not ("tp" in s or "layout" in s or unnamed):
+        plan = Plan(1, s.get("gpus", 1))
+    length = min(s.get("max_model_len", model.max_positions), model.max_positions)
+    used = s.get("gpu_memory_utilization", 0.9)
+    load = _whole_context(length, min(8192, length), used)
+    _ask(fact, "fits", fact.row["value"], model, plan, box, load)
+    if unnamed or not legal:
+        fact.predicted = float(legal)
         return
     if "vl-" in s["model"].lower():
         raise LeftOut("an encoder for images: its weights and its profiling are not modelled")
-    box = _box(s["gpu"], "vllm")
-    plan = plan if "tp" in s or "layout" in s else Plan(1, s.get("gpus", 1))
-    length = min(s.get("max_model_len", model.max_positions), model.max_positions)
-    load = Load(
-        max(1, length - 1),
-        1,
-        1,
-        batched_tokens=min(8192, length),
-        max_seqs=256,
-        utilization=s.get("gpu_memory_utilization", 0.9),
-        max_model_len=length,
-    )
-    found = memory.verdicts(model, plan, box.at(0.5), load)
+    found = memory.verdicts(model, plan, box.at(hardware.TYPICAL), load)
     fact.predicted = float(found["weights_load"] and found["longest_context"] >= min(length, 2048))
 
 
-def labs_faults(model, plan):
-    return labs.capstone().split_faults(model.legal(), plan.tp_size, plan.pp_size)
+def _whole_context(length, batched_tokens, utilization):
+    """What vLLM profiles at its start for one sequence as long as max_model_len."""
+    return Load(
+        max(1, length - 1), 1, 1, utilization=utilization, batched_tokens=batched_tokens,
+        max_seqs=256, max_model_len=length,
+    )  # fmt: skip
+
+
+CONTEXTS = (2, 4, 8, 16, 32, 64, 128)  # Ki tokens, as the source tried
 
 
 def _max_context(fact, s, calibration):
     """vLLM 0.5.4 started with ever longer max_model_len until one start failed."""
-    fact.what, fact.measured = "longest context", fact.row["value"]
-    model, plan, box = _model(s["model"], None), _plan(s), _box(s["gpu"], "vllm-0.5")
+    model, plan, box = _model(s["model"]), _plan(s), _box(s["gpu"], "vllm-0.5")
+    _ask(fact, "longest context", fact.row["value"], model, plan, box, Load(utilization=0.9))
 
-    def longest(fixed):
-        if labs_faults(model, plan):
-            return 0.0
-        best = 0
-        for kib in (2, 4, 8, 16, 32, 64, 128):
-            tokens = kib * 1024
-            if tokens > model.max_positions:
-                break
-            # no chunked prefill up to 32 Ki tokens, 512 at a time beyond: vllm 0.5.4 arg_utils.py
-            chunk = tokens if tokens <= 32768 else 512
-            load = Load(
-                tokens - 1,
-                1,
-                1,
-                utilization=0.9,
-                batched_tokens=chunk,
-                max_seqs=256,
-                max_model_len=tokens,
-            )
-            if not memory.verdicts(model, plan, fixed, load)["full_context_fits"]:
-                break
-            best = kib
-        return float(best)
+    def fits(fixed, tokens):
+        # no chunked prefill up to 32 Ki tokens, 512 at a time beyond: vllm 0.5.4 arg_utils.py
+        load = _whole_context(tokens, tokens if tokens <= 32768 else 512, 0.9)
+        return memory.verdicts(model, plan, fixed, load)["full_context_fits"]
 
-    _interval(fact, box, longest)
+    legal = not plans.faults(model, plan)
+    _interval(fact, box, lambda f: longest(model, lambda tokens: legal and fits(f, tokens)))
+
+
+def longest(model, fits):
+    """The longest of CONTEXTS up to the first that does not fit; 0.0 for none."""
+    best = 0
+    for kib in CONTEXTS:
+        if kib * 1024 > model.max_positions or not fits(kib * 1024):
+            break
+        best = kib
+    return float(best)
 
 
 def _kv_capacity(fact, s, calibration):
     fact.what, fact.measured = "KV capacity", fact.row["value"]
     unit = fact.row["unit"]
-    model = _model(s["model"], None)
+    model, plan = _model(s["model"]), _plan(s)
     layers = model.kv_layers(range(model.num_layers), 2)
     kept = labs.capstone().sequence_kv_bytes
     if "kv_GiB" in s and "GiB" in unit:
-        fact.predicted = kept(layers, s["max_model_len"], s.get("tp", 1)) / GIB
+        fact.predicted = kept(layers, s["max_model_len"], plan.tp_size) / GIB
         return
     if given := s.get("kv_GiB", s.get("kv_available_GiB")):
-        fact.predicted = given * GIB / (kept(layers, 1024, s.get("tp", 1)) / 1024) * s.get("dcp", 1)
+        per_token = kept(layers, 1024, plan.tp_size) / 1024
+        fact.predicted = given * GIB / per_token * s.get("dcp", 1)
         return
-    plan, box = _plan(s), _box(s["gpu"], "vllm")
+    box = _box(s["gpu"], "vllm")
     if "weights" in unit:
-        found = memory.ranks(model, plan)[0].held_bytes / GIB
-        fact.predicted = found
+        fact.predicted = memory.ranks(model, plan)[0].held_bytes / GIB
         return
     length = s.get("max_model_len", model.max_positions)
-    load = Load(
-        length - 1,
-        1,
-        1,
-        utilization=s.get("util", 0.9),
-        max_model_len=length,
-        batched_tokens=8192 if length > 32768 else length,
-        max_seqs=256,
-    )
+    load = _whole_context(length, 8192 if length > 32768 else length, s.get("util", 0.9))
+    _ask(fact, fact.what, fact.measured, model, plan, box, load)
 
     def tokens(fixed):
         found = memory.verdicts(model, plan, fixed, load)
@@ -476,25 +390,24 @@ KINDS = {
 
 # --- what it comes to -----------------------------------------------------------------------------
 
-DECISIONS = ("throughput", "across nodes")
+DECISIONS = ("throughput", "across nodes", "one stream")
 
 
 def judge_all(rows):
     """(facts, facts calibrated by one row of each box): the second without the calibrating rows."""
     plain = [judge(row) for row in rows]
-    boxes, rest = {}, []
+    boxes, used = {}, []
     for fact in plain:
         if fact.left_out or not fact.predicted or fact.box is None or fact.box in boxes:
             continue
         boxes[fact.box] = _calibrate(fact)
-        rest.append(fact.row["id"])
-    calibrated = [judge(row, boxes) for row in rows if row["id"] not in rest]
+        used.append(fact.row["id"])
+    calibrated = [judge(row, boxes) for row in rows if row["id"] not in used]
     return plain, [fact for fact in calibrated if fact.box]
 
 
 def _calibrate(fact):
     """The box of a row, with constants at which its row comes out as measured."""
-    box = _box(fact.row["setting"]["gpu"], fact.box[1])
     rate = fact.what != "TPOT"
 
     def time_of(changed):
@@ -502,7 +415,7 @@ def _calibrate(fact):
         return 1 / max(found, 1e-9) if rate else found
 
     measured = 1 / fact.measured if rate else fact.measured
-    return hardware.calibrated(box, time_of, measured)
+    return hardware.calibrated(_box(fact.row["setting"]["gpu"], fact.box[1]), time_of, measured)
 
 
 @dataclass
@@ -533,25 +446,14 @@ class Decision:
 def decisions(facts, per_gpu=True):
     groups = {}
     for fact in facts:
-        if not fact.left_out and fact.group and fact.what in (*DECISIONS, "one stream"):
+        if not fact.left_out and fact.group and fact.what in DECISIONS:
             groups.setdefault(fact.group, []).append(fact)
-    # one stream is judged by its rate
-    made = [Decision(group, _rates(members), per_gpu) for group, members in groups.items()]
-    return [d for d in made if len({f.gpus for f in d.facts}) > 1 or _layouts(d.facts) > 1]
-
-
-def _rates(facts):
-    if facts[0].what != "one stream":
-        return facts
-    return [replace_rates(fact) for fact in facts]
-
-
-def replace_rates(fact):
-    return replace(fact, measured=1 / fact.measured, predicted=1 / fact.predicted)
-
-
-def _layouts(facts):
-    return len({str(fact.row["setting"].get("layout")) for fact in facts})
+    plans_of = {
+        group: {(f.gpus, str(f.asked[1])) for f in found} for group, found in groups.items()
+    }
+    return [
+        Decision(g, groups[g], per_gpu) for g, different in plans_of.items() if len(different) > 1
+    ]
 
 
 def within(facts, what, factor):

@@ -10,9 +10,10 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Plan:
-    """replicas engines, each of tp_size x pp_size GPUs; or one engine with its experts spread.
+    """replicas engines, each of tp_size x pp_size GPUs; or engines with their experts dealt out.
 
-    ep_size above 1: attention is copied to every GPU (data parallel), experts are divided over all.
+    ep_size above 1: each of a stage's ep_size GPUs holds its share of the experts whole. Attention
+    is cut tp_size ways, and copied (data parallel) where there are more GPUs than that.
     """
 
     replicas: int = 1
@@ -21,8 +22,12 @@ class Plan:
     ep_size: int = 1
 
     @property
+    def copies(self):
+        return max(1, self.ep_size // self.tp_size)
+
+    @property
     def gpus_per_replica(self):
-        return self.tp_size * self.pp_size * self.ep_size
+        return self.tp_size * self.pp_size * self.copies
 
     @property
     def num_gpus(self):
@@ -30,7 +35,8 @@ class Plan:
 
     @property
     def name(self):
-        parts = [f"TP{self.tp_size}"] if self.ep_size == 1 else [f"EP{self.ep_size}"]
+        attention = [f"TP{self.tp_size}"] if self.copies == 1 else []
+        parts = [" ".join(attention + [f"EP{self.ep_size}"] * (self.ep_size > 1))]
         parts += [f"PP{self.pp_size}"] if self.pp_size > 1 else []
         return (f"{self.replicas} x " if self.replicas > 1 else "") + " x ".join(parts)
 
@@ -96,24 +102,19 @@ def _attention_width(model):
 
 def _sizes(model, entries, plan, last=True):
     """[(kind, bytes, multiply-accumulates per token, bytes charged)] of one rank's part."""
-    sizes, numbers = (
-        [],
-        {name: getattr(model, name) for name in ("num_heads", "num_kv_heads", "head_dim")},
-    )
+    heads = {name: getattr(model, name) for name in ("num_heads", "num_kv_heads", "head_dim")}
+    sizes = []
     for entry in entries:
         name = entry["name"]
         expert = ".experts." in name
-        shape = labs.ledger().rank_shape(
-            entry, numbers, 1 if expert and plan.ep_size > 1 else plan.tp_size
-        )
-        elements = math.prod(shape)
-        if expert and plan.ep_size > 1:
-            elements /= plan.ep_size
+        dealt = plan.ep_size if expert else 1
+        shape = labs.ledger().rank_shape(entry, heads, plan.tp_size if dealt == 1 else 1)
+        elements = math.prod(shape) / dealt
         size = elements * model.quantisation.bytes_of(entry, model.dtype_bytes)
         macs = elements if len(shape) > 1 and "_bias" not in name else 0
         if expert:
-            # every GPU brings tokens of its own, and meets as many of the others'
-            macs *= model.top_k / model.num_experts * plan.ep_size
+            # every copy brings tokens of its own, and each GPU meets those of all
+            macs *= model.top_k / model.num_experts * plan.copies
         table = "embed_tokens" in name and not (model.tied and last)
         kind = "experts_bytes" if expert else "table_bytes" if table else "always_bytes"
         charged = labs.ledger().allocated_bytes(int(size))

@@ -29,15 +29,27 @@ class Candidate:
         return {"name": self.name, "num_gpus": self.plan.num_gpus} | self.times
 
 
+def faults(model, plan):
+    """Names of what forbids a plan, by the learner's split_faults; experts dealt out whole may not
+    be cut, so their width does not matter then."""
+    shape = model.legal()
+    if plan.ep_size > 1:
+        shape["widths"].pop("moe_intermediate_size", None)
+    found = labs.capstone().split_faults(shape, plan.tp_size, plan.pp_size)
+    uneven = model.num_experts % plan.ep_size if plan.ep_size > 1 else 0
+    return found + ["num_experts"] * bool(uneven)
+
+
 def legal_plans(model, box):
     """(plans, {name: faults}): every way to use the cluster, and those its shape forbids.
 
     Replicas fill the cluster. tp_size divides a node or is whole nodes, and so does a replica:
-    anything else would straddle a node (lab 04's plan_bill refuses it as well).
+    anything else would straddle a node (lab 04's plan_bill refuses it as well). Experts whose width
+    tp_size does not cut are dealt out whole.
     """
     total, node = box.nodes * box.gpus_per_node, box.gpus_per_node
-    shape, legal, forbidden = model.legal(), [], {}
-    widths = [width for width, _ in shape["widths"].values()]
+    legal, forbidden = [], {}
+    widths = [width for width, _ in model.legal()["widths"].values()]
     kv_heads = model.num_heads if model.latent else model.num_kv_heads
     sizes = labs.shards().legal_tp_sizes(model.num_heads, kv_heads, widths, total)
     for tp in (n for n in range(1, total + 1) if node % n == 0 or n % node == 0):
@@ -46,11 +58,14 @@ def legal_plans(model, box):
             if total % gpus or (node % gpus and gpus % node):
                 continue
             plan = Plan(total // gpus, tp, pp)
-            faults = labs.capstone().split_faults(shape, tp, pp)
-            if tp not in sizes and not faults:
-                faults = ["tp_size"]
-            if faults:
-                forbidden[plan.name] = faults
+            found = faults(model, plan)
+            dealt_out = replace(plan, ep_size=tp)
+            if found == ["moe_intermediate_size"] and not faults(model, dealt_out):
+                legal.append(dealt_out)
+            if tp not in sizes and not found:
+                found = ["tp_size"]
+            if found:
+                forbidden[plan.name] = found
             else:
                 legal.append(plan)
     if model.num_experts:

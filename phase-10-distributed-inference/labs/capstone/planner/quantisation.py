@@ -22,6 +22,7 @@ class Quantisation:
     block: int = 1  # dimensions may be cut between blocks only
     ignored: tuple = ()  # patterns of modules left as they are
     experts_only: bool = False
+    kept: tuple = ("mlp.gate", "embed_tokens", "lm_head", "in_proj_ba", "_bias")  # names' ends
 
     def bytes_of(self, entry, dtype_bytes):
         """Bytes per element of a parameter, whose name is vLLM's fused one."""
@@ -30,7 +31,7 @@ class Quantisation:
 
     def _linear(self, name):
         name = name.removesuffix(".weight")
-        if name.endswith(("mlp.gate", "embed_tokens", "lm_head", "in_proj_ba", "_bias")):
+        if name.endswith(self.kept):
             return False
         if self.experts_only and ".experts." not in name:
             return False
@@ -60,6 +61,10 @@ NAMED = {
     # vLLM rounds a rank's share of the blocks up: any tp that divides the width will do
     # (vllm/model_executor/models/gpt_oss.py, per_rank_intermediate_size)
     "mxfp4": Quantisation("mxfp4", 0.5 + 1 / 32, 16, experts_only=True),
+    # experts, attention and head: --mxfp4-layers moe,qkv,o,lm_head of eugr/spark-vllm-docker
+    "mxfp4-all": Quantisation(
+        "mxfp4-all", 0.5 + 1 / 32, 16, kept=("mlp.gate", "embed_tokens", "_bias")
+    ),
     "nvfp4": Quantisation("nvfp4", 0.5 + 1 / 16, 4, block=16),
 }
 FUSED = {  # vLLM's name: what a checkpoint may call one of its parts

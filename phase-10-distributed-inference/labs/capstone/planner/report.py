@@ -1,6 +1,7 @@
 """The answer as text: inequalities with both sides, the table of plans, memory and time."""
 
 import math
+import operator
 
 from planner import labs, memory
 from planner.hardware import TYPICAL
@@ -8,133 +9,96 @@ from planner.hardware import TYPICAL
 GB = 1e9
 
 
+HOLDS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, "==": operator.eq}
+
+
 def inequalities(model, box, load, candidate, ttft_s=None, tpot_s=None):
-    """Rows {"name", "left", "op", "right", "unit", "holds", "margin", "binding"} of one plan.
+    """Rows {"name", "left", "op", "right", "unit", "holds", "margin", "limit", "binding"}.
 
-    margin: how far the smaller side is below the larger, as a part of the larger; of those about
-    memory and time that hold, the one with the least margin binds.
+    margin: how far the smaller side is below the larger, as a part of the larger. Of the limits
+    that hold (memory, sequences, time), the one with the least margin binds.
     """
-    plan, found, rows = candidate.plan, candidate.memory, []
-
-    def add(name, left, op, right, unit, holds, limit=False):
-        margin = 1 - min(left, right) / max(left, right) if max(left, right) > 0 else 0.0
+    rows = [*_shape_rows(model, candidate.plan), *_memory_rows(model, load, candidate)]
+    if candidate.times is not None:
         rows.append(
-            {
-                "name": name,
-                "left": left,
-                "op": op,
-                "right": right,
-                "unit": unit,
-                "holds": holds,
-                "margin": margin,
-                "limit": limit,
-                "binding": False,
-            }
+            _row("clients at once", load.concurrency, "<=", candidate.slots, "sequences", 1)
         )
-
-    _shape_rows(model, plan, add)
-    budget = found["weights_bytes"] + sum(found["other"].values()) + found["kv_bytes"]
-    used = budget - found["kv_bytes"]
-
-    def kept(tokens):
-        return memory.sequence_bytes(found, plan, tokens) / GB
-
-    room = max(found["kv_bytes"], 0) / GB
-    full, wanted = load.max_model_len or model.max_positions, load.prompt + load.output
-    add(
-        "weights of a GPU",
-        found["weights_bytes"] / GB,
-        "<=",
-        budget / GB,
-        "GB",
-        found["weights_load"],
-        True,
-    )
-    add("weights and everything else", used / GB, "<", budget / GB, "GB", used < budget, True)
-    add(f"cache of {wanted:,} tokens", kept(wanted), "<=", room, "GB", found["tokens_fit"], True)
-    add(f"cache of {full:,} tokens", kept(full), "<=", room, "GB", found["full_context_fits"])
-    if candidate.times is None:
-        return _bind(rows)
-    clients = load.concurrency
-    add(
-        "clients at once",
-        clients,
-        "<=",
-        candidate.slots,
-        "sequences",
-        clients <= candidate.slots,
-        True,
-    )
-    for name, key, limit in [("TTFT", "ttft_s", ttft_s), ("TPOT", "tpot_s", tpot_s)]:
-        if limit is not None:
-            value = candidate.times[key][1]
-            add(name, value * 1e3, "<=", limit * 1e3, "ms", value <= limit, True)
-    _time_rows(model, box, load, candidate, add)
-    return _bind(rows)
+        for name, key, limit in [("TTFT", "ttft_s", ttft_s), ("TPOT", "tpot_s", tpot_s)]:
+            if limit is not None:
+                typical = candidate.times[key][1]
+                rows.append(_row(name, typical * 1e3, "<=", limit * 1e3, "ms", limit=True))
+        rows += _time_rows(model, box, load, candidate)
+    limits = [row for row in rows if row["limit"]]
+    broken = [row for row in limits if not row["holds"]]
+    binds = max(broken, key=_margin) if broken else min(limits, key=_margin)
+    binds["binding"] = True
+    return rows
 
 
-def _shape_rows(model, plan, add):
+def _row(name, left, op, right, unit, limit=False):
+    margin = 1 - min(left, right) / max(left, right) if max(left, right) > 0 else 0.0
+    row = {"name": name, "left": left, "op": op, "right": right, "unit": unit}
+    holds = HOLDS[op](left, right)
+    return row | {"holds": holds, "margin": margin, "limit": bool(limit), "binding": False}
+
+
+def _margin(row):
+    return row["margin"]
+
+
+def _shape_rows(model, plan):
     tp, heads, kv = plan.tp_size, model.num_heads, model.num_kv_heads
-    add("heads % tp", heads % tp, "==", 0, f"of {heads}", heads % tp == 0)
+    yield _row("heads % tp", heads % tp, "==", 0, f"of {heads}")
     if model.latent:
-        add("cache copies (one latent, tp ranks)", tp, ">=", 1, "copies", True)
+        yield _row("cache copies (one latent, tp ranks)", tp, ">=", 1, "copies")
     else:
         rest = max(kv, tp) % min(kv, tp)
-        add("KV heads % tp, or tp % KV heads", rest, "==", 0, f"of {kv}", rest == 0)
+        yield _row("KV heads % tp, or tp % KV heads", rest, "==", 0, f"of {kv}")
     for name, (width, block) in model.legal()["widths"].items():
-        rest = width % (tp * block)
-        add(f"{name} % (tp x {block})", rest, "==", 0, f"of {width}", rest == 0)
-    add("stages", plan.pp_size, "<=", model.num_layers, "layers", plan.pp_size <= model.num_layers)
+        if plan.ep_size == 1 or name != "moe_intermediate_size":
+            yield _row(f"{name} % (tp x {block})", width % (tp * block), "==", 0, f"of {width}")
+    yield _row("stages", plan.pp_size, "<=", model.num_layers, "layers")
     if plan.ep_size > 1:
-        rest = model.num_experts % plan.ep_size
-        add("experts % ep", rest, "==", 0, f"of {model.num_experts}", rest == 0)
+        experts = model.num_experts
+        yield _row("experts % ep", experts % plan.ep_size, "==", 0, f"of {experts}")
 
 
-def _time_rows(model, box, load, candidate, add):
+def _memory_rows(model, load, candidate):
+    found, plan = candidate.memory, candidate.plan
+    used = found["weights_bytes"] + sum(found["other"].values())
+    budget = used + found["kv_bytes"]
+    yield _row("weights of a GPU", found["weights_bytes"] / GB, "<=", budget / GB, "GB", limit=True)
+    yield _row("weights and everything else", used / GB, "<", budget / GB, "GB", limit=True)
+    full, wanted = load.max_model_len or model.max_positions, load.prompt + load.output
+    for tokens, limit in [(wanted, True), (full, False)]:
+        kept = memory.sequence_bytes(found, plan, tokens) / GB
+        room = max(found["kv_bytes"], 0) / GB
+        yield _row(f"cache of {tokens:,} tokens", kept, "<=", room, "GB", limit)
+
+
+def _time_rows(model, box, load, candidate):
     plan, fixed = candidate.plan, box.at(TYPICAL)
     rank = memory.ranks(model, plan)[0]
     in_flight = min(plan.pp_size, load.concurrency)
-    tokens = min(load.concurrency, candidate.slots) / plan.replicas / in_flight / plan.ep_size
-    bits = model.quantisation.compute_bits
-    width = rank.always_bytes + rank.experts_bytes
-    ridge = labs.capstone().ridge_tokens(
-        width / max(rank.macs, 1), fixed.memory_bytes_per_s, fixed.flops_per_s(bits)
-    )
+    tokens = min(load.concurrency, candidate.slots) / plan.replicas / in_flight / plan.copies
+    flops = fixed.flops_per_s(model.quantisation.compute_bits)
+    bytes_per_weight = (rank.always_bytes + rank.experts_bytes) / max(rank.macs, 1)
+    ridge = labs.capstone().ridge_tokens(bytes_per_weight, fixed.memory_bytes_per_s, flops)
     word = "tokens a step: reading decides below, arithmetic above"
-    add("decode, the two roofs", tokens, "<" if tokens < ridge else ">=", ridge, word, True)
+    yield _row("decode, the two roofs", tokens, "<" if tokens < ridge else ">=", ridge, word)
     if plan.tp_size > 1:
-        payload = max(1, tokens) * model.hidden_size * 2
         paid, saved = labs.bill().tensor_parallel_sides(
             rank.always_bytes * plan.tp_size,
             fixed.memory_bytes_per_s,
             plan.tp_size,
             2 * len(rank.layers),
-            fixed.all_reduce_s(plan.tp_size, payload),
+            fixed.all_reduce_s(plan.tp_size, max(1, tokens) * model.hidden_size * 2),
             tokens=max(1, round(tokens)),
-            flops_per_s=fixed.flops_per_s(bits),
-            element_bytes=width / max(rank.macs, 1),
+            flops_per_s=flops,
+            element_bytes=bytes_per_weight,
         )
-        add(
-            "tp pays messages for reading saved",
-            paid * 1e3,
-            "<",
-            saved * 1e3,
-            "ms a step",
-            paid < saved,
-        )
-
-
-def _bind(rows):
-    limits = [row for row in rows if row["limit"]]
-    broken = [row for row in limits if not row["holds"]]
-    if limits:
-        chosen = (
-            max(broken, key=lambda r: r["margin"])
-            if broken
-            else min(limits, key=lambda r: r["margin"])
-        )
-        chosen["binding"] = True
-    return rows
+        name = "tp pays messages for reading saved"
+        yield _row(name, paid * 1e3, "<", saved * 1e3, "ms a step")
 
 
 # --- text ---------------------------------------------------------------------------------------

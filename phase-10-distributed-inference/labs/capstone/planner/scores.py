@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from planner import facts, others
+from planner import beside, facts
 
 # what -> the factors that are reported; a fit or a context is right or wrong
 FACTORS = {
@@ -40,12 +40,12 @@ def summary(rows):
             "in all": _decisions(facts.decisions(plain, per_gpu=False)),
         },
     }
-    found["others"] = others.compare(rows)
     missed = [fact for fact in judged if fact.factor > MISS.get(fact.what, 1.5) + 1e-9]
     known = facts.known()
     found["known_misses"] = [_miss(f) for f in judged if f.row["id"] in known]
     found["new_misses"] = [_miss(f) for f in missed if f.row["id"] not in known]
     found["answers"] = {f.row["id"]: _answer(f) for f in judged}
+    found["beside"] = beside.compare(judged)
     return found
 
 
@@ -91,10 +91,10 @@ def lines(found):
     reasons = Counter(found["left_out"].values())
     yield from (f"  left out {count:3}  {why}" for why, count in reasons.most_common())
     yield ""
-    for what, factors in found["within"].items():
-        yield f"  {what:16}{_shares(factors)}"
-    for what, factors in found["calibrated"].items():
-        yield f"  {what:16}{_shares(factors)}   with one measured row per box"
+    for key, when in [("within", ""), ("calibrated", "   with one measured row per box")]:
+        for what, factors in found[key].items():
+            if any(count for _, count in factors.values()):
+                yield f"  {what:16}{_shares(factors)}{when}"
     inside, intervals = found["inside"]
     yield f"  {inside} of {intervals} published values lie inside the printed interval"
     for how, made in found["decisions"].items():
@@ -104,9 +104,6 @@ def lines(found):
             f"(always the smallest that fits: {made['mean regret of the smallest that fits']:.1%}, "
             f"always the largest: {made['mean regret of the largest']:.1%})"
         )
-    for rule, scored in found["others"].items():
-        words = ", ".join(f"{what} right {n} of {m}" for what, (n, m) in scored.items())
-        yield f"  the rule {rule!r}: {words}"
     for title, key in [("known misses", "known_misses"), ("other misses", "new_misses")]:
         if found[key]:
             yield f"{title}:"
@@ -121,11 +118,14 @@ def _shares(factors):
     parts = []
     for factor, (hits, count) in factors.items():
         word = "right" if factor == 1.0 else f"within {factor:g} x"
-        parts.append(f"{word} {hits} of {count}" + (f" ({hits / count:.0%})" if count else ""))
+        parts.append(f"{word} {hits} of {count} ({hits / count:.0%})")
     return ", ".join(parts)
 
 
-def show(rows, as_json=False, every=False):
+def show(rows, as_json=False, every=False, others=False):
+    if others and not as_json:
+        print("\n".join(beside.lines([facts.judge(row) for row in rows])))
+        return 0
     found = summary(rows)
     if as_json:
         print(json.dumps(found))

@@ -28,7 +28,7 @@ def touched(model, plan, fixed, rank, tokens):
     """Bytes a step of `tokens` tokens reads on one GPU: experts that nobody chose stay unread."""
     if not rank.experts_bytes:
         return rank.always_bytes
-    choosing = max(1.0, tokens * plan.ep_size) ** fixed["expert_skew"]
+    choosing = max(1.0, tokens * plan.copies) ** fixed["expert_skew"]
     return labs.capstone().touched_bytes(
         rank.always_bytes, rank.experts_bytes, model.num_experts, model.top_k, choosing
     )
@@ -37,7 +37,7 @@ def touched(model, plan, fixed, rank, tokens):
 def messages_s(model, plan, fixed, rank, tokens):
     """What the ranks of one stage say to each other in a step of `tokens` tokens (per GPU)."""
     payload = tokens * model.hidden_size * ACTIVATION_BYTES
-    if plan.ep_size == 1:
+    if plan.copies == 1:
         return 2 * len(rank.layers) * fixed.all_reduce_s(plan.tp_size, payload)
     sparse = sum(model.experts_in[n] for n in rank.layers)
     out, back = labs.bill().expert_parallel_bytes(
@@ -50,7 +50,7 @@ def messages_s(model, plan, fixed, rank, tokens):
 def lockstep(plan, fixed):
     """Part of a step by which several ranks are slower than one that does its share as well."""
     uneven = fixed["uneven"] if plan.pp_size > 1 else 0.0
-    return fixed["lockstep"] * math.log2(plan.tp_size * plan.ep_size) + uneven
+    return fixed["lockstep"] * math.log2(plan.tp_size * plan.copies) + uneven
 
 
 def gaps_s(model, fixed, rank):
@@ -66,7 +66,7 @@ def decode_terms(model, plan, fixed, batch, context, load):
     Pipeline stages work on microbatches in turn; lab 04 says how often one comes round.
     """
     in_flight = max(1, min(plan.pp_size, int(batch)))
-    micro = batch / in_flight / plan.ep_size
+    micro = batch / in_flight / plan.copies
     kernels, flops = [], fixed.flops_per_s(model.quantisation.compute_bits)
     for rank in memory.ranks(model, plan):
         layers = model.kv_layers(rank.layers, load.kv_bytes)
@@ -133,7 +133,7 @@ def slots(model, plan, fixed, load):
     kept = load.prompt + max(1, round(fixed["reserved_output"] * load.output))
     each = memory.sequence_bytes(found, plan, kept)
     fitting = int(found["kv_bytes"] // each) if found["tokens_fit"] else 0
-    return min(load.max_seqs, fitting) * plan.ep_size
+    return min(load.max_seqs, fitting) * plan.copies
 
 
 def served(model, plan, fixed, load):
@@ -146,7 +146,7 @@ def served(model, plan, fixed, load):
     context = load.prompt + load.output / 2
     step = decode_terms(model, plan, fixed, running, context, load)
     together = max(1, min(running, load.batched_tokens // load.prompt))
-    shared_s = prefill_s(model, plan, fixed, load, together) / plan.ep_size
+    shared_s = prefill_s(model, plan, fixed, load, together) / plan.copies
     found = labs.capstone().serve(step["total"], shared_s, load.output, clients, places)
     alone_s = prefill_s(model, plan, fixed, load)
     found["ttft_s"] += alone_s * plan.pp_size - shared_s
