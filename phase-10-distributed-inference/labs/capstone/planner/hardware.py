@@ -117,32 +117,33 @@ class Fixed:
         return self._messages[key]
 
     def _all_reduce_s(self, ranks, payload_bytes):
-        bill, inside = labs.bill(), self._line(self.box.link, min(ranks, self.box.gpus_per_node))
+        bill, inside = labs.bill(), self.line(self.box.link, min(ranks, self.box.gpus_per_node))
         if ranks <= self.box.gpus_per_node:
             if self.box.link["kernel_us"]:
                 kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
                 return bill.fastest_all_reduce(ranks, payload_bytes, kernel, *inside)[1]
             return bill.ring_all_reduce_s(ranks, payload_bytes, *inside)
         nodes = ranks // self.box.gpus_per_node
-        _, network_a, network = self._line(self.box.network, 2)
+        _, network_a, network = self.line(self.box.network, 2)
         if self.box.gpus_per_node == 1:
-            return bill.ring_all_reduce_s(nodes, payload_bytes, *self._line(self.box.network, 2))
+            return bill.ring_all_reduce_s(nodes, payload_bytes, *self.line(self.box.network, 2))
         shape = (nodes, self.box.gpus_per_node, payload_bytes)
         return bill.hierarchical_all_reduce_s(*shape, *inside, network_a, network)
 
     def all_to_all_s(self, ranks, payload_bytes):
         """Experts' tokens to all ranks; over the network when the ranks span nodes."""
         link = self.box.link if ranks <= self.box.gpus_per_node else self.box.network
-        line = self._line(link, min(ranks, 8))
+        line = self.line(link, min(ranks, 8))
         return labs.bill().all_to_all_s(ranks, payload_bytes, *line) * self.box.scale
 
     def hop_s(self, payload_bytes, across_nodes):
         """One activation to the next stage."""
         link = self.box.network if across_nodes else self.box.link
-        _, a_s, busbw = self._line(link, 2)
+        _, a_s, busbw = self.line(link, 2)
         return (self["hop_us"] * 1e-6 + a_s + payload_bytes / busbw) * self.box.scale
 
-    def _line(self, link, ranks):
+    def line(self, link, ranks):
+        """(c, a, bus bandwidth) of a link for so many ranks: lab 03's line, in SI units."""
         measured = {int(p): between(v, self.mood) * 1e9 for p, v in link["busbw_gb_per_s"].items()}
         c, a = (between(link[name], self.mood) * 1e-6 for name in ("c_us", "a_us"))
         return c, a, labs.bill().busbw_at(ranks, measured)
