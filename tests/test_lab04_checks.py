@@ -117,9 +117,9 @@ def everything_refused(*arguments):
 
 
 def test_who_refuses_everything_earns_no_points_for_refusals():
-    for name in checks.REFUSED:
+    for name in checks.refused():
         with pytest.raises(ValueError, match="p m grid budget"):
-            checks.expect_refusals(with_own(**{name: everything_refused}), checks.REFUSED)
+            checks.expect_refusals(with_own(**{name: everything_refused}), checks.refused())
 
 
 def test_refusals_may_be_told_in_own_words():
@@ -129,7 +129,7 @@ def test_refusals_may_be_told_in_own_words():
                 raise ValueError(f"give {name} as 1 or more, not {value}")
         return solution.bubble_fraction(p, m)
 
-    checks.expect_refusals(with_own(bubble_fraction=bubble_fraction), checks.REFUSED)
+    checks.expect_refusals(with_own(bubble_fraction=bubble_fraction), checks.refused())
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,11 @@ def test_split_faults__name_everything_that_does_not_divide(lab):
         shape(24, 6, 4, a=(96, 1), b=(1000, 1)),
         shape(64, 8, 80, x=(29568, 1)),
     ]
+    draw = random.Random(81)
+    for _ in range(5):
+        kv_heads, widths = draw.randint(1, 12), [48 * draw.randint(1, 99), draw.randint(1, 9999)]
+        heads = kv_heads * draw.randint(1, 12)
+        models.append(shape(heads, kv_heads, 4, a=(widths[0], 1), b=(widths[1], 1)))
     for model, tp in itertools.product(models, [1, 2, 3, 4, 6, 7, 8, 12, 16, 32]):
         expected = faults_by_dealing(model, tp, 1)
         expect_equal(
@@ -83,9 +88,13 @@ def test_split_faults__name_everything_that_does_not_divide(lab):
 @pytest.mark.points(2)
 def test_split_faults__latent_stages_and_blocks(lab):
     """A latent has no heads; a stage needs a layer; blocks stay whole."""
-    latent = shape(128, 3, 61, latent=True, moe=(2048, 128), dense=(18432, 128))
-    blocked = shape(32, 8, 6, intermediate_size=(14336, 128))
-    for model, tp, pp in itertools.product([latent, blocked], [1, 2, 4, 8, 16, 32], [1, 4, 7, 62]):
+    draw = random.Random(82)
+    layers, block = draw.randint(8, 60), draw.choice((32, 64, 96))
+    dense = block * (4 * draw.randint(1, 99) + 2)  # two ranks cut it between blocks, four do not
+    latent = shape(128, 3, layers, latent=True, moe=(2048, 128), dense=(dense, block))
+    blocked = shape(32, 8, 6, intermediate_size=(dense, block))
+    sizes = [1, 2, 4, 8, 16, 32], [1, 4, 7, layers, layers + 1]
+    for model, tp, pp in itertools.product([latent, blocked], *sizes):
         expected = faults_by_dealing(model, tp, pp)
         idea = "MLA has one latent for all; a shard is a whole number of blocks"
         expect_equal(lab.split_faults(model, tp, pp), expected, idea=idea)
@@ -94,17 +103,16 @@ def test_split_faults__latent_stages_and_blocks(lab):
 @pytest.mark.points(1)
 def test_split_faults__bad_input(lab):
     """Sizes below 1 are a ValueError that names the size."""
-    assert lab.split_faults(shape(), 2, 2) == []
-    for tp, pp, word in [(0, 1, "tp_size"), (1, 0, "pp_size"), (-2, 1, "tp_size")]:
-        expect_error(
-            ValueError,
-            lab.split_faults,
-            shape(),
-            tp,
-            pp,
-            mentions=[word],
-            idea="require(tp_size=tp_size, ...)",
-        )
+    draw = random.Random(83)
+    below, layers, idea = (
+        draw.randint(-99, -1),
+        draw.randint(2, 99),
+        "require(tp_size=tp_size, ...)",
+    )
+    model = shape(layers=layers)
+    assert lab.split_faults(model, 2, layers) == []
+    for tp, pp, word in [(0, 1, "tp_size"), (1, 0, "pp_size"), (below, layers, "tp_size")]:
+        expect_error(ValueError, lab.split_faults, model, tp, pp, mentions=[word], idea=idea)
 
 
 FULL = {"kind": "full", "count": 32, "kv_heads": 8, "head_dim": 128, "element_bytes": 2}
@@ -142,9 +150,10 @@ def kept_by_appending(layers, num_tokens, tp):
 @pytest.mark.points(4)
 def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
     """A rank keeps the KV heads its queries read, never less than one."""
-    for tokens, tp in itertools.product([0, 1, 17, 300], [1, 2, 4, 8, 16, 32]):
-        for heads, count in [(8, 32), (4, 1), (1, 7)]:
-            layers = [FULL | {"kv_heads": heads, "count": count}]
+    draw = random.Random(84)
+    for tokens, tp in itertools.product([0, 1, draw.randint(2, 300)], [1, 2, 4, 8, 16, 32]):
+        for heads, count in [(8, 32), (4, draw.randint(1, 99)), (1, draw.randint(1, 99))]:
+            layers = [FULL | {"kv_heads": heads, "count": count, "head_dim": draw.randint(1, 256)}]
             expected = kept_by_appending(layers, tokens, tp)
             close(lab.sequence_kv_bytes(layers, tokens, tp), expected, "keys AND values")
 
@@ -152,10 +161,11 @@ def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
 @pytest.mark.points(4)
 def test_sequence_kv_bytes__windows_latents_and_states(lab):
     """A window forgets, a latent is whole everywhere, a state stays."""
-    random.seed(15)
+    draw = random.Random(15)
     for _ in range(60):
-        layers = random.sample([FULL, WINDOW, LATENT, STATE], random.randint(1, 4))
-        tokens, tp = random.choice([1, 50, 100, 101, 500]), random.choice([1, 2, 4, 8])
+        layers = draw.sample([FULL, WINDOW, LATENT, STATE], draw.randint(1, 4))
+        layers = [layer | {"count": draw.randint(1, 99)} for layer in layers]
+        tokens, tp = draw.choice([1, 50, 100, 101, 500]), draw.choice([1, 2, 4, 8])
         expected = kept_by_appending(layers, tokens, tp)
         close(lab.sequence_kv_bytes(layers, tokens, tp), expected, "each kind by its own rule")
 
@@ -180,11 +190,13 @@ def verdicts_by_trying(reported, part, weights, other, layers, tp, tokens, full)
 def test_memory_verdicts__three_that_people_mix_up(lab):
     """Weights load, N tokens fit, full context fits: three verdicts."""
     small = FULL | {"count": 2, "head_dim": 16, "kv_heads": 4}
-    seen = set()
+    draw, seen = random.Random(85), set()
+    drawn = -draw.randint(2, 900), draw.randint(30_000, 50_000), draw.randint(90_000, 110_000)
     for extra in [[], [WINDOW | {"window": 20}], [STATE | {"elements": 64}]]:
         layers = [small, *extra]
-        for room, tp in itertools.product([-900, -1, 0, 40_000, 99_999, 200_000], [1, 2, 8]):
-            asked = (1_000_000, 0.5, 300_000, 200_000 - room, layers, tp, 60, 200)
+        for room, tp in itertools.product([-1, 0, *drawn, 200_000], [1, 2, 8]):
+            tokens, full = draw.randint(40, 58), draw.randint(150, 200)
+            asked = (1_000_000, 0.5, 300_000, 200_000 - room, layers, tp, tokens, full)
             got, expected = lab.memory_verdicts(*asked), verdicts_by_trying(*asked)
             expect_equal(
                 sorted(got), sorted(expected), idea="exactly these keys", part=", its keys"
@@ -203,9 +215,10 @@ def test_memory_verdicts__three_that_people_mix_up(lab):
 @pytest.mark.waits_for("test_sequence_kv_bytes__heads_are_divided_and_held_again")
 def test_memory_verdicts__of_an_h100(lab):
     """80 GB is a label: a 72 B loads on two H100, its context does not."""
-    layers = [FULL | {"count": 80}]
-    asked = (81_559 * 2**20, 0.92, 72.86 * GB, 3 * GB, layers, 2, 2000, 32_768)
-    got, free = lab.memory_verdicts(*asked), 0.92 * 81_559 * 2**20 - 75.86 * GB
+    layers, draw = [FULL | {"count": 80}], random.Random(86)
+    weights, other = draw.uniform(71.5, 73.5) * GB, draw.uniform(2, 3.5) * GB
+    asked = (81_559 * 2**20, 0.92, weights, other, layers, 2, 2000, 32_768)
+    got, free = lab.memory_verdicts(*asked), 0.92 * 81_559 * 2**20 - weights - other
     longest = int(free // (2 * 80 * 4 * 128 * 2))
     expected = {"weights_load": True, "tokens_fit": True, "full_context_fits": False}
     expect_equal({key: got[key] for key in expected}, expected, idea="bytes the driver reports")
@@ -215,9 +228,10 @@ def test_memory_verdicts__of_an_h100(lab):
 @pytest.mark.points(1)
 def test_memory_verdicts__bad_input(lab):
     """A utilization outside (0, 1] is a ValueError that names it."""
-    asked = (1e9, 1.0, 1e8, 1e8, [STATE], 1, 1, 10)
+    draw = random.Random(87)
+    asked = (draw.uniform(1e9, 1e11), 1.0, 1e8, 1e8, [STATE], 1, 1, 10)
     assert lab.memory_verdicts(*asked)["weights_load"] is True
-    for wrong in (0, 1.01, -0.5, float("nan"), 92):
+    for wrong in (0, 1.01, -draw.random(), float("nan"), draw.randint(2, 99)):
         bad = (asked[0], wrong, *asked[2:])
         expect_error(
             ValueError,
@@ -238,11 +252,13 @@ def distinct_experts(num_experts, top_k, tokens):
 @pytest.mark.points(6)
 def test_touched_bytes__experts_that_somebody_chose(lab):
     """One token reads top_k experts, a large batch all, none twice."""
+    draw = random.Random(88)
     for experts, top_k in [(2, 1), (4, 1), (4, 2), (5, 3), (3, 3)]:
         for tokens in (1, 2, 3):
-            share = distinct_experts(experts, top_k, tokens) / experts
+            always, routed = draw.randint(0, 10**9), draw.randint(10**9, 10**12)
+            expected = always + routed * distinct_experts(experts, top_k, tokens) / experts
             idea = "an expert stays unread when every token passes it by"
-            close(lab.touched_bytes(10, 1000, experts, top_k, tokens), 10 + 1000 * share, idea)
+            close(lab.touched_bytes(always, routed, experts, top_k, tokens), expected, idea)
     near = lab.touched_bytes(5 * GB, 100 * GB, 128, 8, 1000)
     close(near, 105 * GB, "everybody is chosen", 1e-6)
 
@@ -257,14 +273,15 @@ def tiles(weight_bytes, macs, tokens, memory, flops, count=50):
 @pytest.mark.points(5)
 def test_decode_compute_s__the_higher_of_two_roofs(lab):
     """Small batches read, large ones multiply; the cache comes on top."""
-    memory, flops = 3350 * GB, 989_000 * GB
+    draw = random.Random(89)
+    memory, flops = draw.randint(1000, 8000) * GB, draw.randint(300_000, 900_000) * GB
     for weights, macs, kv in [
         (16 * GB, 8 * GB, 0),
-        (8 * GB, 8 * GB, 5 * GB),
-        (70 * GB, 9 * GB, GB),
+        (8 * GB, 8 * GB, draw.randint(1, 9) * GB),
+        (draw.randint(30, 99) * GB, 9 * GB, GB),
         (0, 0, GB),  # a stage without weights of its own
     ]:
-        for tokens in (1, 32, 147, 296, 1000, 4096):
+        for tokens in (1, draw.randint(2, 99), 147, 296, 1000, 4096):
             expected = tiles(weights, macs, tokens, memory, flops) + Fraction(kv, memory)
             got = lab.decode_compute_s(weights, kv, macs, tokens, memory, flops)
             close(got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
@@ -273,10 +290,11 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
 @pytest.mark.points(3)
 def test_ridge_tokens__where_the_roofs_meet(lab):
     """On an H100 in bf16 arithmetic takes over at {295} tokens a step."""
+    draw = random.Random(80)
     for width, memory, flops in [
         (2, 3.35e12, 989e12),
         (1, 3.35e12, 1979e12),
-        (0.5195, 2e12, 312e12),
+        (draw.uniform(0.4, 4), draw.uniform(1e12, 9e12), draw.uniform(1e14, 3e15)),
     ]:
         low, high = 0.0, 1e6
         for _ in range(200):  # reading one weight against multiplying it by so many tokens
@@ -290,11 +308,13 @@ def test_ridge_tokens__where_the_roofs_meet(lab):
 @pytest.mark.waits_for("test_decode_compute_s__the_higher_of_two_roofs")
 def test_prefill_compute_s__grows_with_the_square_as_well(lab):
     """A prompt's cost is linear, and attention adds half a square."""
-    memory, flops = 2039 * GB, 312_000 * GB
-    for prompt, width in itertools.product([1, 128, 2048, 32_768], [0, 64 * 128 * 80]):
+    draw = random.Random(79)
+    memory, flops = draw.randint(1000, 8000) * GB, draw.randint(300_000, 900_000) * GB
+    prompts = [1, 128, draw.randint(1000, 3000), draw.randint(20_000, 40_000)]
+    for prompt, width in itertools.product(prompts, [0, 128 * draw.randint(999, 9999)]):
         weights, macs = 16 * GB, 8 * GB
         # token i looks back at i of them; the mean of i - 1/2 and i + 1/2, as an integral would
-        pairs = sum(Fraction(2 * i - 1, 2) for i in range(1, prompt + 1))
+        pairs = Fraction(sum(2 * i - 1 for i in range(1, prompt + 1)), 2)
         expected = tiles(weights, macs, prompt, memory, flops) + 4 * pairs * width / flops
         got = lab.prefill_compute_s(prompt, weights, macs, width, memory, flops)
         idea = "queries x keys and weights x values: 2 x 2 x prompt^2 / 2 x width"
@@ -322,14 +342,23 @@ def simulate(step_s, prefill_s, output, clients, slots, rounds=40):
     return seconds / ((rounds - 5) * output), made / seconds
 
 
+def served():
+    """(step, prefill, output, clients, slots): more clients than slots, and fewer."""
+    draw = random.Random(78)
+    for most_clients, most_slots in ((12, 5), (5, 12)):
+        step, prefill = draw.uniform(0.001, 0.05), draw.uniform(0.01, 0.5)
+        clients, slots = (draw.randint(max(2, n - 4), n) for n in (most_clients, most_slots))
+        yield step, prefill, draw.randint(2, 30), clients, slots
+
+
 @pytest.mark.points(4)
 def test_serve__prompts_stop_the_decoding_of_others(lab):
     """A token takes its step and its share of everybody's prompts."""
     for step, prefill, output, clients, slots in [
         (0.01, 0.05, 20, 4, 8),
         (0.02, 0.0, 10, 3, 3),
-        (0.01, 0.1, 30, 9, 6),
         (0.005, 0.4, 8, 1, 1),
+        *served(),
     ]:
         tpot, rate = simulate(step, prefill, output, clients, slots)
         got = lab.serve(step, prefill, output, clients, slots)
@@ -343,9 +372,8 @@ def test_serve__a_client_without_a_slot_waits(lab):
     """TTFT: the wait for a slot, prompts ahead, one's own, one step."""
     for step, prefill, output, clients, slots in [
         (0.01, 0.05, 20, 1, 8),
-        (0.01, 0.05, 20, 12, 4),
         (0.02, 0.1, 50, 64, 64),
-        (0.01, 0.2, 5, 9, 3),
+        *served(),
     ]:
         running = min(clients, slots)
         round_s = output * step + running * prefill
@@ -361,7 +389,9 @@ def test_serve__a_client_without_a_slot_waits(lab):
 @pytest.mark.points(2)
 def test_cost_per_million_tokens__all_gpus_all_seconds(lab):
     """A million tokens cost all the GPUs for as long as they take."""
-    for rate, gpus, price in [(1000, 8, 3.0), (12.5, 1, 0.4), (33_000, 16, 2.25)]:
+    draw = random.Random(77)
+    for gpus in (1, 8, draw.randint(2, 99)):
+        rate, price = draw.uniform(10, 99_999), draw.uniform(0.1, 9)
         minutes = Fraction(10**6) / Fraction(rate) / 60
         expected = float(minutes / 60 * gpus * Fraction(price))
         got = lab.cost_per_million_tokens(rate, gpus, price)
@@ -378,20 +408,20 @@ def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
 @pytest.mark.points(4)
 def test_choose__most_tokens_per_gpu_within_the_limits(lab):
     """Of the plans within both limits, the most tokens/s per GPU."""
-    random.seed(4)
+    draw = random.Random(4)
     for _ in range(60):
         plans = [
             candidate(
                 f"plan {n}",
-                random.choice([1, 2, 4, 8]),
-                random.choice([0.1, 0.5, 2.0]),
-                random.choice([0.01, 0.03, 0.09]),
-                random.choice([400, 800, 1600]) * (n + 1),
-                random.choice([1.02, 1.5]),
+                draw.choice([1, 2, 4, 8]),
+                draw.choice([0.1, 0.5, 2.0]),
+                draw.choice([0.01, 0.03, 0.09]),
+                draw.choice([400, 800, 1600]) * (n + 1),
+                draw.choice([1.02, 1.5]),
             )
-            for n in range(random.randint(0, 6))
+            for n in range(draw.randint(0, 6))
         ]
-        ttft, tpot = random.choice([None, 0.5, 1.0]), random.choice([None, 0.03, 0.05])
+        ttft, tpot = draw.choice([None, 0.5, 1.0]), draw.choice([None, 0.03, 0.05])
         kept = [p for p in plans if (ttft or 9) >= p["ttft_s"][1] and (tpot or 9) >= p["tpot_s"][1]]
         names, close_call = [], False
         left = list(kept)
@@ -422,11 +452,13 @@ def test_choose__most_tokens_per_gpu_within_the_limits(lab):
 @pytest.mark.points(2)
 def test_regret__is_what_the_choice_costs(lab):
     """A prediction that is off by half and ranks well costs nothing."""
-    measured = {"TP2": 131.0, "TP4": 348.0, "TP8": 319.0}
+    draw = random.Random(76)
+    measured = {"TP2": 131.0, "TP4": draw.uniform(330, 400), "TP8": draw.uniform(250, 320)}
+    best = measured["TP4"]
     for factors in itertools.product([0.3, 1.0, 2.5], repeat=3):
         predicted = {n: v * f for (n, v), f in zip(measured.items(), factors, strict=True)}
         chosen = sorted(predicted, key=lambda name: predicted[name])[-1]
-        expected = (348.0 - measured[chosen]) / 348.0
+        expected = (best - measured[chosen]) / best
         got = lab.regret(predicted, measured)
         expect_close(got, expected, atol=1e-12, idea="measured best less measured choice")
 
@@ -519,9 +551,12 @@ def test_link_line__is_the_line_through_the_medians(lab):
 @pytest.mark.points(2)
 def test_link_line__flat_or_too_few(lab):
     """Times that do not grow with the size give no finite rate; one size gives no line."""
-    got = lab.link_line([(1000, 50.0), (2000, 50.0), (9000, 50.0)])
+    draw = random.Random(75)
+    sizes, us = draw.sample(range(1000, 99_999), 3), draw.randint(1, 999) / 2
+    got = lab.link_line([(size, us) for size in sizes])
     expect_equal(got[1], math.inf, part="[1]", idea="a flat line has no slope to divide by")
-    expect_error(ValueError, lab.link_line, [(1000, 50.0), (1000, 60.0)], mentions=["sizes"])
+    one_size = [(sizes[0], us), (sizes[0], 2 * us)]
+    expect_error(ValueError, lab.link_line, one_size, mentions=["sizes"])
 
 
 @pytest.mark.points(4)
@@ -678,6 +713,8 @@ def test_diagnose__the_recorded_incidents(lab, number):
     answer = recordings.answers()[number]
     count = recordings.repeats(number)
     assert count, f"incident {number} has no recording"
+    run = runs.tensor_parallel(number, slow=number % 2, strength=2.5, cause="slow-rank")
+    expect_diagnosis(lab, *run, idea="a run like the recorded ones, which nobody has seen")
     for repeat in range(count):
         evidence = recordings.load(number, repeat)
         truth = {"cause": answer["cause"], "where": answer["where"], "cost": None}

@@ -6,6 +6,7 @@ each rank brings to the collective must be its own part, and what comes back mus
 """
 
 import math
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -15,8 +16,7 @@ from collectives import Deadlock, record, run_ranks
 from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, kind_of
 
 RANKS = (1, 2, 3, 4, 8)
-IN, OUT, HIDDEN = 24, 48, 72  # distinct, and divided by 1, 2, 3, 4 and 8
-# float64 rounding of sums over at most 72 products of numbers near 1, added in another order; what
+# float64 rounding of sums over at most 200 products of numbers near 1, added in another order; what
 # a marked collective returns is hundreds of times further from the same numbers unmarked
 ATOL = 1e-11
 SHARDS = "test_shards__are_equal_blocks_in_rank_order"
@@ -27,8 +27,9 @@ OWNS = "rank r owns block r"
 @pytest.mark.points(5)
 def test_shards__are_equal_blocks_in_rank_order(lab):
     """shards gives each rank one of equal blocks, in rank order"""
-    for num_ranks in (4, *RANKS, 5, 7):
-        for width in (12, 1, 3):
+    chance = random.Random(1)
+    for num_ranks in (4, *RANKS, chance.randint(5, 40), chance.randint(5, 40)):
+        for width in (12, 1, chance.randint(2, 60)):
             size = num_ranks * width
             expect_blocks(lab.shards("out_features", size, num_ranks), size, num_ranks)
 
@@ -37,23 +38,24 @@ def test_shards__are_equal_blocks_in_rank_order(lab):
 @pytest.mark.waits_for(SHARDS)
 def test_shards__refuse_an_uneven_split(lab):
     """An uneven split is an error, never rounded"""
-    for size, num_ranks in ((10, 4), (7, 2), (3, 8)):
+    for size, num_ranks in ((10, 4), (7, 2), (3, 8), *uneven_splits()):
         idea = "an uneven split is refused, never rounded"
         expect_error(ValueError, lab.shards, "ffn_width", size, num_ranks, idea=idea)
-    expect_blocks(lab.shards("ffn_width", 10, 5), 10, 5)
+        expect_blocks(lab.shards("ffn_width", size, size), size, size)
 
 
 @pytest.mark.points(1)
 @pytest.mark.waits_for(UNEVEN)
 def test_shards__say_what_is_uneven(lab):
     """The error names the dimension, its size and the ranks, of which there is one at least"""
-    for size, num_ranks in ((10, 4), (7, 2), (3, 8), (48, 0), (48, -2)):
+    below = random.Random(2).randint(-9, -1)
+    for size, num_ranks in (*uneven_splits(), (48, 0), (48, below)):
         words = ["ffn_width", size, num_ranks]
         idea = "num_ranks must be at least 1" if num_ranks < 1 else "what does not fit what"
         expect_error(
             ValueError, lab.shards, "ffn_width", size, num_ranks, mentions=words, idea=idea
         )
-    expect_blocks(lab.shards("ffn_width", 10, 5), 10, 5)
+        expect_blocks(lab.shards("ffn_width", size, size), size, size)
 
 
 @pytest.mark.points(7)
@@ -69,21 +71,22 @@ def test_column_parallel__equals_the_dense_product(lab):
 def test_column_parallel__makes_one_all_gather(lab):
     """column_parallel makes one all-gather, of the ranks' own blocks"""
     idea = "each rank holds a block of the outputs; one all-gather joins them"
-    for x, W in linear_layers():
-        for num_ranks in RANKS:
-            with marked_collectives() as ledger:
-                y = lab.column_parallel(x, W, num_ranks)
-            expect_traffic(ledger, [("all_gather", dense(x, W).nbytes)], num_ranks, idea)
-            parts = [dense(x, W[block]) for block in blocks(len(W), num_ranks)]
-            expect_meeting(ledger.calls, [parts], [y], idea)
+    for x, W, num_ranks in linear_layers():
+        with marked_collectives() as ledger:
+            y = lab.column_parallel(x, W, num_ranks)
+        expect_traffic(ledger, [("all_gather", dense(x, W).nbytes)], num_ranks, idea)
+        parts = [dense(x, W[block]) for block in blocks(len(W), num_ranks)]
+        expect_meeting(ledger.calls, [parts], [y], idea)
 
 
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_column_parallel__equals_the_dense_product", UNEVEN)
 def test_column_parallel__refuses_an_uneven_split(lab):
     """column_parallel refuses outputs that the ranks do not divide"""
-    expect_refusals(lab.column_parallel, (draw(5, 12), draw(14, 12)), (3, 4, 8), "the 14 outputs")
-    expect_layer(lab.column_parallel, dense, [(draw(5, 12), draw(14, 12))], OWNS, (7,))
+    for outputs, num_ranks in uneven_splits():
+        arrays = draw(5, 2 * num_ranks), draw(outputs, 2 * num_ranks)
+        expect_refusal(lab.column_parallel, arrays, num_ranks, f"the {outputs} outputs")
+        expect_layer(lab.column_parallel, dense, [(*arrays, outputs)], OWNS)
 
 
 @pytest.mark.points(8)
@@ -99,22 +102,23 @@ def test_row_parallel__equals_the_dense_product(lab):
 def test_row_parallel__makes_one_all_reduce(lab):
     """row_parallel makes one all-reduce, of the ranks' own partial sums"""
     idea = "partial sums live on different ranks; only an all-reduce can add them"
-    for x, W in linear_layers():
-        for num_ranks in RANKS:
-            with marked_collectives() as ledger:
-                y = lab.row_parallel(x, W, num_ranks)
-            expect_traffic(ledger, [("all_reduce", dense(x, W).nbytes)], num_ranks, idea)
-            mine = blocks(W.shape[1], num_ranks)
-            parts = [dense(x[..., block], W[:, block]) for block in mine]
-            expect_meeting(ledger.calls, [parts], [y], idea)
+    for x, W, num_ranks in linear_layers():
+        with marked_collectives() as ledger:
+            y = lab.row_parallel(x, W, num_ranks)
+        expect_traffic(ledger, [("all_reduce", dense(x, W).nbytes)], num_ranks, idea)
+        mine = blocks(W.shape[1], num_ranks)
+        parts = [dense(x[..., block], W[:, block]) for block in mine]
+        expect_meeting(ledger.calls, [parts], [y], idea)
 
 
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_row_parallel__equals_the_dense_product", UNEVEN)
 def test_row_parallel__refuses_an_uneven_split(lab):
     """row_parallel refuses inputs that the ranks do not divide"""
-    expect_refusals(lab.row_parallel, (draw(5, 14), draw(12, 14)), (3, 4, 8), "the 14 inputs")
-    expect_layer(lab.row_parallel, dense, [(draw(5, 14), draw(12, 14))], OWNS, (7,))
+    for inputs, num_ranks in uneven_splits():
+        arrays = draw(5, inputs), draw(2 * num_ranks, inputs)
+        expect_refusal(lab.row_parallel, arrays, num_ranks, f"the {inputs} inputs")
+        expect_layer(lab.row_parallel, dense, [(*arrays, inputs)], OWNS)
 
 
 @pytest.mark.points(9)
@@ -130,24 +134,25 @@ def test_mlp_tp__equals_the_dense_mlp(lab):
 def test_mlp_tp__makes_exactly_one_all_reduce(lab):
     """mlp_tp makes exactly one all-reduce and no other collective"""
     idea = "hidden unit j, finished on a rank, meets row j of W2 on that rank; one all-reduce adds"
-    for x, W1, W2 in mlps():
-        for num_ranks in RANKS:
-            with marked_collectives() as ledger:
-                y = lab.mlp_tp(x, W1, W2, num_ranks)
-            output_bytes = dense_mlp(x, W1, W2).nbytes
-            expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, idea)
-            mine = blocks(W1.shape[1], num_ranks)
-            parts = [dense_mlp(x, W1[:, block], W2[block]) for block in mine]
-            expect_meeting(ledger.calls, [parts], [y], idea)
+    for x, W1, W2, num_ranks in mlps():
+        with marked_collectives() as ledger:
+            y = lab.mlp_tp(x, W1, W2, num_ranks)
+        output_bytes = dense_mlp(x, W1, W2).nbytes
+        expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, idea)
+        mine = blocks(W1.shape[1], num_ranks)
+        parts = [dense_mlp(x, W1[:, block], W2[block]) for block in mine]
+        expect_meeting(ledger.calls, [parts], [y], idea)
 
 
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp", UNEVEN)
 def test_mlp_tp__refuses_an_uneven_split(lab):
     """mlp_tp refuses hidden units that the ranks do not divide"""
-    arrays = draw(5, 12), draw(12, 14), draw(14, 24)
-    expect_refusals(lab.mlp_tp, arrays, (3, 4, 8), "the 14 hidden units")
-    expect_layer(lab.mlp_tp, dense_mlp, [arrays], OWNS, (7,))
+    for hidden, num_ranks in uneven_splits():
+        even = 2 * num_ranks
+        arrays = draw(5, even), draw(even, hidden), draw(hidden, even)
+        expect_refusal(lab.mlp_tp, arrays, num_ranks, f"the {hidden} hidden units")
+        expect_layer(lab.mlp_tp, dense_mlp, [(*arrays, hidden)], OWNS)
 
 
 @pytest.mark.points(8)
@@ -165,7 +170,7 @@ def test_legal_tp_sizes__are_what_the_shape_allows(lab):
 @pytest.mark.waits_for(SHARDS)
 def test_attention_shards__are_a_rank_s_heads(lab):
     """A rank loads its query heads, and the KV heads that they read"""
-    for num_heads, num_kv_heads, head_dim in HEADS:
+    for num_heads, num_kv_heads, head_dim in heads():
         weights = attention_weights(num_heads, num_kv_heads, head_dim)
         for num_ranks in legal_sizes(num_heads, num_kv_heads, []):
             owned = [
@@ -183,30 +188,27 @@ def test_attention_shards__refuse_heads_that_do_not_divide(lab):
     """Heads that cannot be divided, or copied equally often, are refused"""
     query = "every rank owns the same number of query heads"
     kv = "a rank owns whole KV heads: p ranks divide them, or are a multiple of them"
-    for num_heads, num_kv_heads, num_ranks, idea in (
-        (6, 6, 4, query),
-        (8, 2, 16, query),
-        (12, 6, 4, kv),
-        (6, 4, 6, kv),
-        (14, 2, 7, kv),
-        (24, 3, 8, kv),
-        (20, 5, 2, kv),
-    ):
+    splits = [(6, 6, 4, query), (8, 2, 16, query), (12, 6, 4, kv), (14, 2, 7, kv), (24, 3, 8, kv)]
+    for size, ranks in uneven_splits():
+        splits.append((2 * size, 2, 2 * ranks, query))
+        if ranks % size:
+            splits.append((ranks * size, size, ranks, kv))
+    for num_heads, num_kv_heads, num_ranks, idea in splits:
         weights = attention_weights(num_heads, num_kv_heads, 2)
-        shape = (num_heads, num_kv_heads, num_ranks, num_ranks - 1)
-        expect_error(ValueError, lab.attention_shards, *weights, *shape, idea=idea)
-        expect_error(ValueError, lab.attention_shards, *weights, *shape[:3], 0, idea=idea)
-    weights = attention_weights(12, 6, 2)
-    given = lab.attention_shards(*weights, 12, 6, 3, 2)
-    owned = [heads_of_rank(weights, 12, 6, 3, rank) for rank in range(3)]
-    expect_shards(given, owned, 2, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
+        shape = (num_heads, num_kv_heads, num_ranks)
+        for rank in (num_ranks - 1, 0):
+            expect_error(ValueError, lab.attention_shards, *weights, *shape, rank, idea=idea)
+        shape = (num_heads, num_kv_heads, num_kv_heads)  # a KV head for each rank
+        owned = [heads_of_rank(weights, *shape, rank) for rank in range(num_kv_heads)]
+        given = lab.attention_shards(*weights, *shape, num_kv_heads - 1)
+        expect_shards(given, owned, num_kv_heads - 1, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
 
 
 @pytest.mark.points(6)
 def test_attention_rank__equals_the_unsharded_block(lab):
     """Each rank, given its heads, returns the whole attention block's output"""
     idea = "Wo's columns follow the rank's heads, so its product is one addend of every output"
-    for num_heads, num_kv_heads, head_dim in HEADS:
+    for num_heads, num_kv_heads, head_dim in heads():
         for seed in (0, 1):  # the same shapes with other numbers
             x = draw(5, IN, seed=seed)
             weights = attention_weights(num_heads, num_kv_heads, head_dim, seed)
@@ -222,7 +224,7 @@ def test_attention_rank__equals_the_unsharded_block(lab):
 def test_attention_rank__makes_one_all_reduce(lab):
     """Attention makes one all-reduce, of the ranks' own partial sums"""
     idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
-    num_heads, num_kv_heads, head_dim = 8, 2, 3
+    num_heads, num_kv_heads, head_dim = heads()[0]
     x, weights = draw(5, IN), attention_weights(num_heads, num_kv_heads, head_dim)
     output_bytes = 5 * len(weights[-1]) * 8
     for num_ranks in (1, 2, 4, 8):
@@ -241,27 +243,26 @@ def test_attention_rank__makes_one_all_reduce(lab):
 @pytest.mark.waits_for(SHARDS, UNEVEN)
 def test_embedding_shard__is_a_block_of_rows(lab):
     """A rank loads its block of the vocabulary, and an uneven one is refused"""
-    for vocab, hidden in ((48, 6), (24, 7)):
-        E = draw(vocab, hidden)
-        for num_ranks in RANKS:
-            owned = [(E[block],) for block in blocks(vocab, num_ranks)]
-            for rank in range(num_ranks):
-                given = (lab.embedding_shard(E, num_ranks, rank),)
-                expect_shards(given, owned, rank, ("E",), OWNS)
-    idea = "the vocabulary is split here, 14 rows; 4 ranks do not divide it"
-    for rank in (3, 0):
-        expect_error(ValueError, lab.embedding_shard, draw(14, 8), 4, rank, idea=idea)
+    for E, _, num_ranks in embeddings():
+        owned = [(E[block],) for block in blocks(len(E), num_ranks)]
+        for rank in range(num_ranks):
+            given = (lab.embedding_shard(E, num_ranks, rank),)
+            expect_shards(given, owned, rank, ("E",), OWNS)
+    for vocab, num_ranks in uneven_splits():
+        idea = f"the vocabulary is split here, {vocab} rows; {num_ranks} ranks do not divide it"
+        E = draw(vocab, 2 * num_ranks)
+        for rank in (num_ranks - 1, 0):
+            expect_error(ValueError, lab.embedding_shard, E, num_ranks, rank, idea=idea)
 
 
 @pytest.mark.points(3)
 def test_embedding_rank__gives_every_token_its_row(lab):
     """Each rank, given a block of the vocabulary, returns E[token_ids] to the last bit"""
     idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
-    for E, token_ids in embeddings():
-        for num_ranks in RANKS:
-            held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
-            results = on_ranks(lab.embedding_rank, held)
-            expect_ranks(results, [E[token_ids]] * num_ranks, idea, atol=0.0)
+    for E, token_ids, num_ranks in embeddings():
+        held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
+        results = on_ranks(lab.embedding_rank, held)
+        expect_ranks(results, [E[token_ids]] * num_ranks, idea, atol=0.0)
 
 
 @pytest.mark.points(3)
@@ -269,44 +270,42 @@ def test_embedding_rank__gives_every_token_its_row(lab):
 def test_embedding_rank__makes_one_all_reduce(lab):
     """The embedding makes one all-reduce; zeros stand for other ranks' tokens"""
     idea = "a rank looks up the tokens it owns and brings zeros for the others"
-    for E, token_ids in embeddings():
-        for num_ranks in RANKS:
-            held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
-            with marked_collectives() as ledger:
-                results = on_ranks(lab.embedding_rank, held)
-            expect_traffic(ledger, [("all_reduce", E[token_ids].nbytes)], num_ranks, idea)
-            owner = token_ids * num_ranks // len(E)
-            parts = [np.where((owner == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
-            expect_meeting(ledger.calls, [parts], results, idea)
+    for E, token_ids, num_ranks in embeddings():
+        held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
+        with marked_collectives() as ledger:
+            results = on_ranks(lab.embedding_rank, held)
+        expect_traffic(ledger, [("all_reduce", E[token_ids].nbytes)], num_ranks, idea)
+        owner = token_ids * num_ranks // len(E)
+        parts = [np.where((owner == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
+        expect_meeting(ledger.calls, [parts], results, idea)
 
 
 @pytest.mark.points(2)
 @pytest.mark.waits_for(SHARDS, UNEVEN)
 def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
     """A rank holds its block of the tokens and of the hidden units"""
-    x, W1, W2 = arrays = draw(48, IN), draw(IN, HIDDEN), draw(HIDDEN, OUT)
-    for num_ranks in RANKS:
-        tokens, hidden = blocks(48, num_ranks), blocks(HIDDEN, num_ranks)
-        owned = [(x[t], W1[:, h], W2[h]) for t, h in zip(tokens, hidden, strict=True)]
+    for *arrays, num_ranks in sequence_mlps():
+        owned = mlp_sp_arguments(*arrays, num_ranks)
         for rank in range(num_ranks):
             given = lab.mlp_sp_shards(*arrays, num_ranks, rank)
             expect_shards(given, owned, rank, ("x", "W1", "W2"), OWNS)
-    for tokens, width, what in ((10, 8, "10 tokens"), (8, 10, "10 hidden units")):
-        uneven = draw(tokens, 12), draw(12, width), draw(width, 4)
-        idea = f"{what} are split here; 4 ranks do not divide them"
-        for rank in (3, 0):
-            expect_error(ValueError, lab.mlp_sp_shards, *uneven, 4, rank, idea=idea)
+    for uneven, num_ranks in uneven_splits():
+        even = 2 * num_ranks
+        for tokens, width, what in ((uneven, even, "tokens"), (even, uneven, "hidden units")):
+            arrays = draw(tokens, even), draw(even, width), draw(width, even)
+            idea = f"{uneven} {what} are split here; {num_ranks} ranks do not divide them"
+            for rank in (num_ranks - 1, 0):
+                expect_error(ValueError, lab.mlp_sp_shards, *arrays, num_ranks, rank, idea=idea)
 
 
 @pytest.mark.points(3)
 def test_mlp_sp_rank__gives_its_block_of_tokens(lab):
     """Sequence parallelism: each rank ends with its tokens of the dense MLP, complete"""
     idea = "gather the tokens, then split the sum by tokens: rank r ends with block r, all outputs"
-    for x, W1, W2 in sequence_mlps():
-        for num_ranks in RANKS:
-            expected = [dense_mlp(x, W1, W2)[block] for block in blocks(len(x), num_ranks)]
-            results = on_ranks(lab.mlp_sp_rank, mlp_sp_arguments(x, W1, W2, num_ranks))
-            expect_ranks(results, expected, idea)
+    for x, W1, W2, num_ranks in sequence_mlps():
+        expected = [dense_mlp(x, W1, W2)[block] for block in blocks(len(x), num_ranks)]
+        results = on_ranks(lab.mlp_sp_rank, mlp_sp_arguments(x, W1, W2, num_ranks))
+        expect_ranks(results, expected, idea)
 
 
 @pytest.mark.points(3)
@@ -314,8 +313,9 @@ def test_mlp_sp_rank__gives_its_block_of_tokens(lab):
 def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
     """An all-gather and a reduce-scatter send the bytes of one all-reduce"""
     idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
-    x, W1, W2 = draw(24, IN), draw(IN, HIDDEN), draw(HIDDEN, IN)
     for num_ranks in RANKS:
+        tokens, width, hidden = sizes(num_ranks)
+        x, W1, W2 = draw(tokens, width), draw(width, hidden), draw(hidden, width)
         held = mlp_sp_arguments(x, W1, W2, num_ranks)
         with marked_collectives() as ledger:
             results = on_ranks(lab.mlp_sp_rank, held)
@@ -335,38 +335,72 @@ def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
 HEADS_IDEA = (
     "query head i reads KV head i // (num_heads / num_kv_heads); a rank loads what it reads"
 )
-HEADS = ((8, 8, 3), (8, 2, 3), (6, 3, 2), (6, 1, 4), (12, 6, 2), (12, 4, 1), (9, 9, 2))
+IN, OUT = 24, 48  # the first layer's, which 1, 2, 3, 4 and 8 ranks divide
 
 
 def draw(*shape, seed=0):
     return np.random.default_rng([7, seed, *shape]).standard_normal(shape)
 
 
+def sizes(num_ranks, count=3):
+    """So many sizes that num_ranks divides, all different."""
+    widths = random.Random(f"{num_ranks} {count}").sample(range(2, 26), count)
+    return [num_ranks * width for width in widths]
+
+
+def uneven_splits():
+    """(size, num_ranks) that do not divide; one size is smaller than its ranks."""
+    chance = random.Random(8)
+    for num_ranks, width in (2, 3), (3, 1), (4, 2), (8, 1), (8, 0):
+        size = num_ranks * (width + chance.randint(0, width))
+        yield size + chance.randint(1, num_ranks - 1), num_ranks
+
+
 def linear_layers():
-    """x with one and two leading dimensions, W wider and taller, and the same shapes again."""
-    for seed in (0, 1):
-        yield draw(5, IN, seed=seed), draw(OUT, IN, seed=seed)
-        yield draw(2, 5, OUT, seed=seed), draw(IN, OUT, seed=seed)
-    yield np.zeros((1, IN)), draw(IN, IN)
+    """(x, W, num_ranks): x with one and two leading dimensions, W wider and taller."""
+    for num_ranks in RANKS:
+        yield draw(5, IN), draw(OUT, IN), num_ranks
+    for num_ranks in RANKS:
+        few, many, _ = sizes(num_ranks)
+        for seed in (0, 1):  # the same shapes with other numbers
+            yield draw(5, few, seed=seed), draw(many, few, seed=seed), num_ranks
+            yield draw(2, 5, many, seed=seed), draw(few, many, seed=seed), num_ranks
+        yield np.zeros((1, few)), draw(few, few), num_ranks
 
 
 def mlps():
-    for seed in (0, 1):
-        yield draw(5, IN, seed=seed), draw(IN, HIDDEN, seed=seed), draw(HIDDEN, OUT, seed=seed)
-    yield draw(2, 5, OUT), draw(OUT, IN), draw(IN, HIDDEN)
+    for num_ranks in RANKS:
+        few, hidden, many = sizes(num_ranks)
+        for seed in (0, 1):
+            weights = draw(few, hidden, seed=seed), draw(hidden, many, seed=seed)
+            yield draw(5, few, seed=seed), *weights, num_ranks
+        yield draw(2, 5, many), draw(many, few), draw(few, hidden), num_ranks
 
 
 def sequence_mlps():
-    for seed in (0, 1):
-        yield draw(48, IN, seed=seed), draw(IN, HIDDEN, seed=seed), draw(HIDDEN, OUT, seed=seed)
-    yield draw(24, OUT), draw(OUT, IN), draw(IN, OUT)
+    for num_ranks in RANKS:
+        tokens, few, hidden, many = sizes(num_ranks, 4)
+        for seed in (0, 1):
+            weights = draw(few, hidden, seed=seed), draw(hidden, many, seed=seed)
+            yield draw(tokens, few, seed=seed), *weights, num_ranks
 
 
 def embeddings():
-    yield draw(48, 6), np.array([0, 47, 5, 12, 11, 5, 24, 23, 40])
-    yield draw(48, 6, seed=1), np.array([1, 46, 6, 11, 12, 6, 23, 24, 41])
-    yield draw(24, 7), np.arange(23, -1, -1)
-    yield draw(24, 7), np.array([23])
+    """(E, token_ids, num_ranks): every token, some of them twice, in any order; and one alone."""
+    for num_ranks in RANKS:
+        vocab, twice, _ = sizes(num_ranks)
+        for seed in (0, 1):
+            E = draw(vocab, 6 + num_ranks, seed=seed)
+            order = np.random.default_rng([9, seed, vocab]).permutation(vocab + twice) % vocab
+            yield E, order, num_ranks
+        yield E, np.array([vocab - 1]), num_ranks
+
+
+def heads():
+    """(num_heads, num_kv_heads, head_dim): KV heads that are copied, and others."""
+    chance = random.Random(5)
+    drawn = [(chance.randint(3, 7), chance.randint(1, 2), chance.randint(1, 4)) for _ in range(3)]
+    return [(8, 2, 3), (8, 8, 2), (6, 1, 4), *((kv * group, kv, dim) for kv, group, dim in drawn)]
 
 
 def models():
@@ -509,19 +543,18 @@ def expect_blocks(given, size, num_ranks):
         raise Unexpected(f"returned slices {edges}, expected {want}. Look again at: {OWNS}.")
 
 
-def expect_layer(function, oracle, layers, idea, rank_counts=RANKS):
+def expect_layer(function, oracle, layers, idea):
     """function(*arrays, num_ranks) equals the oracle, and keeps what it returned before."""
     returned = []
-    for arrays in layers:
-        for num_ranks in rank_counts:
-            y = function(*arrays, num_ranks)
-            if isinstance(y, (list, tuple)) and len(y) == num_ranks:
-                raise Unexpected(
-                    "returned a list with one array per rank, expected one array. Every rank "
-                    "received the same: return that of one rank, [0]."
-                )
-            expect_result(y, oracle(*arrays), idea)
-            returned.append((y, y.copy()))
+    for *arrays, num_ranks in layers:
+        y = function(*arrays, num_ranks)
+        if isinstance(y, (list, tuple)) and len(y) == num_ranks:
+            raise Unexpected(
+                "returned a list with one array per rank, expected one array. Every rank "
+                "received the same: return that of one rank, [0]."
+            )
+        expect_result(y, oracle(*arrays), idea)
+        returned.append((y, y.copy()))
     expect_kept(returned)
 
 
@@ -562,10 +595,9 @@ def expect_shards(given, owned, rank, names, idea):
         expect_close(array, owned[rank][place], atol=0.0, idea=idea, part=part)
 
 
-def expect_refusals(function, arrays, rank_counts, what):
-    for num_ranks in rank_counts:
-        idea = f"{what} are split here, and {num_ranks} ranks do not divide them"
-        expect_error(ValueError, function, *arrays, num_ranks, idea=idea)
+def expect_refusal(function, arrays, num_ranks, what):
+    idea = f"{what} are split here, and {num_ranks} ranks do not divide them"
+    expect_error(ValueError, function, *arrays, num_ranks, idea=idea)
 
 
 def expect_traffic(ledger, expected, num_ranks, idea):

@@ -8,6 +8,7 @@ import importlib
 import itertools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -35,7 +36,8 @@ machine = load_module(TOY / "stream_machine.py")
 def test_padded_vocab__is_the_next_multiple_of_64(lab):
     """The rows of a vocabulary grow to the next multiple of 64."""
     idea = "the rows are padded to the next multiple of 64 before anything is split"
-    for size in [1, 63, 64, 65, 500, 512, 513, 50257, 50272, 152064, *range(900, 1100, 17)]:
+    drawn = random.Random(1).sample(range(2, 200_000), 10)
+    for size in [1, 63, 64, 65, 500, 512, 513, 50257, 50272, 152064, *drawn]:
         padded = next(rows for rows in range(size, size + 64) if rows % 64 == 0)
         expect_equal(lab.padded_vocab(size), padded, idea=idea)
 
@@ -44,7 +46,9 @@ def test_padded_vocab__is_the_next_multiple_of_64(lab):
 def test_kv_heads_per_rank__never_falls_below_one(lab):
     """KV heads are divided among the ranks, and never go below one."""
     idea = "with more ranks than KV heads, several ranks hold the same head"
-    for kv_heads, tp_size in itertools.product([1, 2, 3, 4, 8, 12], [1, 2, 3, 4, 6, 8, 16]):
+    drawn = random.Random(2).sample(range(5, 100), 2)
+    sizes = [1, 2, 3, 4, 8, 16, drawn[0], drawn[1], drawn[0] * drawn[1]]
+    for kv_heads, tp_size in itertools.product(sizes, repeat=2):
         if kv_heads % tp_size == 0 or tp_size % kv_heads == 0:
             held = kv_heads_of_rank_0(kv_heads, tp_size)
             expect_equal(lab.kv_heads_per_rank(kv_heads, tp_size), len(held), idea=idea)
@@ -53,10 +57,13 @@ def test_kv_heads_per_rank__never_falls_below_one(lab):
 @pytest.mark.points(1)
 def test_kv_heads_per_rank__refuses_an_uneven_split(lab):
     """KV heads over ranks that do not divide them are refused."""
-    for kv_heads, tp_size in [(3, 2), (2, 3), (8, 12), (12, 8), (6, 4), (8, 0), (8, -2)]:
+    chance = random.Random(3)
+    few = chance.randint(2, 9)
+    many = uneven(chance, few)
+    for kv_heads, tp_size in [(few, many), (many, few), (6, 4), (many, 0), (many, -few)]:
         idea = "of KV heads and ranks, one number must divide the other; ranks start at 1"
         expect_error(ValueError, lab.kv_heads_per_rank, kv_heads, tp_size, idea=idea)
-    expect_equal(lab.kv_heads_per_rank(12, 4), 3)
+    expect_equal(lab.kv_heads_per_rank(many * few, few), many)
 
 
 @pytest.mark.points(6)
@@ -71,8 +78,8 @@ def test_rank_shape__splits_each_parameter_its_own_way(lab):
         "vocab": "the whole vocabulary is padded, then split by rows",
         "heads": "q, k and v are split by whole heads of head_dim rows; a KV head is never cut",
     }
-    for name in [*TINY, "qwen3-32b", "mixtral-8x7b", "opt-1.3b"]:
-        model = MODELS[name]
+    names = [*TINY, "qwen3-32b", "mixtral-8x7b", "opt-1.3b"]
+    for model in [*(MODELS[name] for name in names), *drawn_models()]:
         for parameter in distinct_parameters(model):
             for tp_size in legal_tp_sizes(model):
                 shape = expected_shape(parameter, model, tp_size)
@@ -91,19 +98,23 @@ def test_rank_shape__splits_each_parameter_its_own_way(lab):
 def test_rank_shape__refuses_what_does_not_divide(lab):
     """A dimension that the ranks do not divide is refused."""
     model = MODELS["tiny"]  # 12 heads, 4 KV heads
+    chance = random.Random(4)
+    ranks = chance.randint(2, 9)
+    even, odd = ranks * chance.randint(1, 99), uneven(chance, ranks)
+    padded = 64 * uneven(chance, 3)
     for split, shape, tp_size, wrong in [
-        ("columns", [96, 161], 2, 161),
-        ("rows", [321, 96], 2, 321),
-        ("rows", [4, 321, 96], 2, 321),
-        ("vocab", [500, 96], 3, 512),
+        ("columns", [even, odd], ranks, odd),
+        ("rows", [odd, even], ranks, odd),
+        ("rows", [4, odd, even], ranks, odd),
+        ("vocab", [padded - chance.randint(0, 63), 96], 3, padded),
         ("heads", [160, 96], 8, 12),  # 4 KV heads may be held twice, 12 heads over 8 ranks may not
         ("heads", [160, 96], 6, 4),
     ]:
         parameter = {"name": "x.weight", "shape": shape, "split": split, "where": 0}
         idea = f"{wrong} does not divide by {tp_size}"
         expect_error(ValueError, lab.rank_shape, parameter, model, tp_size, idea=idea)
-    parameter = {"name": "x.weight", "shape": [96, 161], "split": "columns", "where": 0}
-    expect_equal(lab.rank_shape(parameter, model, 7), [96, 23])
+    parameter = {"name": "x.weight", "shape": [odd, even], "split": "columns", "where": 0}
+    expect_equal(lab.rank_shape(parameter, model, ranks), [odd, even // ranks])
 
 
 TERMS = {
@@ -118,7 +129,7 @@ TERMS = {
 @pytest.mark.waits_for("test_rank_shape__splits_each_parameter_its_own_way")
 def test_rank_weights__counts_each_term_on_each_stage(lab):
     """A rank's bytes, term by term, on every rank and pipeline stage."""
-    for name, tp_size, pp_size in [
+    cases = [
         *[("tiny", tp_size, 1) for tp_size in (1, 2, 4)],
         *[("tiny, 7 layers", tp_size, pp_size) for tp_size in (1, 2) for pp_size in (2, 3, 7)],
         *[("tiny, one KV head, tied", 4, pp_size) for pp_size in (1, 2)],
@@ -129,8 +140,12 @@ def test_rank_weights__counts_each_term_on_each_stage(lab):
         ("qwen3-32b", 8, 1),
         ("mixtral-8x7b", 8, 2),
         ("llama-2-7b", 8, 1),
-    ]:
-        model = MODELS[name]
+    ]
+    splits = [(MODELS[name], *sizes) for name, *sizes in cases]
+    chance = random.Random(5)
+    for model in drawn_models():
+        splits.append((model, chance.choice(legal_tp_sizes(model)), chance.randint(1, 3)))
+    for model, tp_size, pp_size in splits:
         for stage in range(pp_size):
             expected = expected_weights(model, tp_size, pp_size, stage)
             weights = lab.rank_weights(model, tp_size, pp_size, stage)
@@ -147,10 +162,12 @@ def test_rank_weights__as_live_workers_held_them(lab, name):
     """A rank's weights, to the byte, as live workers of vLLM held them."""
     recorded = capture(name)
     tp_size, pp_size = recorded["tp_size"], recorded["pp_size"]
-    model = given.model_shape(recorded["config"])
-    for report in recorded["ranks"]:
+    # as it ran, and with so many layers more on each stage, which take what a live one took
+    for more, report in itertools.product((0, random.Random(6).randint(1, 50)), recorded["ranks"]):
+        model = taller(recorded["config"], more * pp_size)
         weights = lab.rank_weights(model, tp_size, pp_size, report["rank"] // tp_size)
         live = sum(parameter["bytes"] for parameter in report["parameters"].values())
+        live += more * bytes_of_a_layer(report)
         rope = sum(b["bytes"] for b in report["buffers"] if b["name"] == "cos_sin_cache")
         for term, expected in [("parameters_bytes", live), ("rope_table_bytes", rope)]:
             idea = f"rank {report['rank']} of the live run held that much: {TERMS[term]}"
@@ -164,11 +181,17 @@ QUOTED = json.loads((CAPTURES / "quoted-logs" / "quoted.json").read_text())
 @pytest.mark.waits_for("test_rank_shape__splits_each_parameter_its_own_way")
 def test_rank_weights__as_published_logs_print_them(lab):
     """Published logs agree within 0.25 MiB, the allocator counted."""
-    for quoted in QUOTED["weights"]:
-        weights = lab.rank_weights(MODELS[quoted["config"]], quoted["tp_size"])
+    # as it was printed, and with so many layers more, whose bytes are added
+    for quoted, more in itertools.product(QUOTED["weights"], (0, random.Random(7).randint(1, 50))):
+        model, tp_size = taller(CONFIGS[quoted["config"]], more), quoted["tp_size"]
+        totals = [
+            expected_weights(one, tp_size)["total_bytes"]
+            for one in (model, MODELS[quoted["config"]])
+        ]
+        weights = lab.rank_weights(model, tp_size)
         expect_close(
             weights["total_bytes"] / GIB,
-            quoted["weights_gib"],
+            quoted["weights_gib"] + (totals[0] - totals[1]) / GIB,
             # 4 decimals printed (0.05 MiB), and up to 0.2 MiB of small buffers nobody itemises
             atol=0.25 * MIB / GIB,
             part="['total_bytes'] in GiB",
@@ -182,17 +205,18 @@ def test_rank_weights__as_published_logs_print_them(lab):
 def test_kv_bytes_per_token__of_this_rank_and_stage(lab):
     """A token's KV: this stage's layers, this rank's KV heads."""
     idea = "keys and values, of this stage's layers and this rank's KV heads"
-    for model in MODELS.values():
+    for model in [*MODELS.values(), *drawn_models()]:
         for tp_size in legal_tp_sizes(model):
             expected = expected_kv_bytes(model, tp_size, 1, 0, model["dtype_bytes"])
             expect_equal(lab.kv_bytes_per_token(model, tp_size), expected, idea=idea)
-    model = MODELS["tiny, 7 layers"]
+    num_layers = 12 * random.Random(8).randint(1, 9) - 5  # which 2, 3 and 4 do not divide
+    model = taller(TINY["tiny"], num_layers - MODELS["tiny"]["num_layers"])
     for pp_size in (2, 3, 4):
-        for stage, layers in enumerate(given.stage_layers(7, pp_size)):
+        for stage, layers in enumerate(given.stage_layers(num_layers, pp_size)):
             for width in (1, 2, 4):
                 expected = expected_kv_bytes(model, 2, pp_size, stage, width)
                 actual = lab.kv_bytes_per_token(model, 2, pp_size, stage, width)
-                idea = f"stage {stage} of {pp_size} holds {layers} of the 7 layers"
+                idea = f"stage {stage} of {pp_size} holds {layers} of the {num_layers} layers"
                 expect_equal(actual, expected, idea=idea)
 
 
@@ -206,9 +230,11 @@ ERAS = {  # in which way each release counts
 @pytest.mark.points(4)
 def test_kv_capacity__as_each_version_counts_it(lab):
     """Blocks, tokens and concurrency, as each version counts them."""
+    drawn = drawn_cache()
     for era, versions in ERAS.items():
         for version in versions:
             for sizes in [
+                drawn,
                 (10_000_000, 1000, 16, 1000),
                 (9_999_999, 1000, 16, 1000),  # the last block is not whole
                 (8 * MIB, 4096, 128, 64),  # a request is shorter than a block
@@ -221,20 +247,19 @@ def test_kv_capacity__as_each_version_counts_it(lab):
                 idea = f"version {version} is of the rule '{era}'"
                 capacity = lab.kv_capacity(*sizes, version)
                 expect_terms(capacity, expected, dict.fromkeys(expected, idea), atol=1e-9)
-    latest = expected_capacity(10_000_000, 1000, 16, 1000, "from 0.20.1")
-    capacity = lab.kv_capacity(10_000_000, 1000, 16, 1000)
+    latest = expected_capacity(*drawn, "from 0.20.1")
+    capacity = lab.kv_capacity(*drawn)
     expect_terms(capacity, latest, dict.fromkeys(latest, "without a version: 0.32.0"), atol=1e-9)
 
 
 @pytest.mark.points(1)
 def test_kv_capacity__refuses_sizes_that_are_not_positive(lab):
     """A capacity of sizes that are not positive is refused."""
-    for sizes in [
-        *[(1000, 0, 16, 64), (1000, -8, 16, 64), (1000, 8, 0, 64), (1000, 8, -16, 64)],
-        *[(1000, 8, 16, 0), (1000, 8, 16, -1), (-1, 8, 16, 64)],
-    ]:
-        expect_error(ValueError, lab.kv_capacity, *sizes)
-    expect_equal(lab.kv_capacity(1000, 8, 16, 64)["blocks"], 7, part="['blocks']")
+    sizes, below = drawn_cache(), -random.Random(9).randint(1, 99)
+    for place, size in [(0, below), *itertools.product((1, 2, 3), (0, below))]:
+        expect_error(ValueError, lab.kv_capacity, *sizes[:place], size, *sizes[place + 1 :])
+    blocks = sizes[0] // (sizes[1] * sizes[2])
+    expect_equal(lab.kv_capacity(*sizes)["blocks"], blocks, part="['blocks']")
 
 
 @pytest.mark.points(4)
@@ -254,19 +279,29 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
         sizes = lab.tp_sizes_of_cache(model, 8 * MIB, tokens)  # 8 heads: not over 16 ranks
         idea = f"captures/{name} has {model['num_kv_heads']} KV heads of {model['num_heads']} heads"
         expect_equal(sizes, explained, idea=idea)
-    for name, candidates in [("llama-3-8b", (16, 8, 4, 2, 1)), ("tiny", (1, 2, 3, 4, 6, 8, 12))]:
-        model = MODELS[name]  # tiny: 12 heads, 4 KV heads
+    chance = random.Random(10)
+    shares = (0.94, 0.96, chance.uniform(0.96, 1.04), 1.04, 1.06, chance.uniform(0.5, 0.9))
+    for model, candidates in [
+        (MODELS["llama-3-8b"], (16, 8, 4, 2, 1)),
+        (MODELS["tiny"], (1, 2, 3, 4, 6, 8, 12)),  # 12 heads, 4 KV heads
+        *((model, (1, 2, 3, 4, 8)) for model in drawn_models()),
+    ]:
+        memory = chance.randint(GIB, 9 * GIB)
         held = {
             tp_size: expected_kv_bytes(model, tp_size, 1, 0, model["dtype_bytes"])
             for tp_size in candidates
             if splits_heads(model, tp_size)
         }
-        for per_token, share in itertools.product(set(held.values()), (0.94, 0.96, 1, 1.04, 1.06)):
-            alike = [tp_size for tp_size in held if held[tp_size] == per_token]
-            tokens = round(share * GIB / per_token)
-            sizes = lab.tp_sizes_of_cache(model, GIB, tokens, candidates)
+        for per_token, share in itertools.product(sorted(set(held.values())), shares):
+            tokens = round(share * memory / per_token)
+            alike = [
+                tp_size
+                for tp_size in held
+                if abs(Fraction(tokens * held[tp_size], memory) - 1) <= Fraction(1, 20)
+            ]
+            sizes = lab.tp_sizes_of_cache(model, memory, tokens, candidates)
             idea = "within 5 % of memory / kv_bytes_per_token; all sizes that fit, in order"
-            expect_equal(sizes, alike if 0.95 < share < 1.05 else [], idea=idea)
+            expect_equal(sizes, alike, idea=idea)
 
 
 @pytest.mark.points(4)
@@ -288,6 +323,11 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         for stage in range(pp_size):
             gib = expected_weights(seven, tp_size, pp_size, stage)["total_bytes"] / GIB
             cases.append((seven, gib, 2, 3))
+    chance = random.Random(11)
+    for model in drawn_models():
+        for split in itertools.product((1, 2), (1, 3)):
+            total = expected_weights(model, *split, split[1] - 1)["total_bytes"]
+            cases.append((model, total / GIB * chance.uniform(0.9, 1.1), 2, 3))
     for model, gib, tp_size, pp_size in cases:
         explained = expected_splits(model, gib, tp_size, pp_size)
         split = lab.which_split(model, gib, tp_size, pp_size)
@@ -305,6 +345,8 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
     # one byte short of two sequences of 1024 tokens: the parameters alone would fit
     short = expected_weights(llama, 2)["total_bytes"] + 2048 * 65_536 - 1
     ten = expected_weights(single, 1)["total_bytes"] + 10 * 1000 * 96
+    chance = random.Random(12)
+    message_s = chance.uniform(10, 100) * 1e-6
     for model, memory, all_reduce_s, context, sequences, slowdowns in [
         (llama, 40 * GIB, 20e-6, 1024, 33, (1.0, 1.0)),
         (llama, 40 * GIB, 90e-6, 1024, 32, (1.0, 1.0)),
@@ -317,8 +359,13 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
         (llama, short, 20e-6, 1024, 2, (1.0, 1.0)),
         (single, ten, 20e-6, 1000, 20, (1.0, 1.0)),  # both ranks hold the only KV head
         (MODELS["qwen3-32b"], 48 * GIB, 20e-6, 4096, 8, (1.0, 1.5)),
+        *(
+            (model, 40 * GIB, message_s, chance.randint(1, 9999), chance.randint(2, 99), slow)
+            for model in drawn_models()
+            for slow in [(1.0, 1.0), (chance.uniform(1, 3), chance.uniform(1, 3))]
+        ),
     ]:
-        numbers = (memory, 2e12, all_reduce_s, context, sequences)
+        numbers = (memory, chance.uniform(1e12, 4e12), all_reduce_s, context, sequences)
         expected = expected_choice(model, *numbers, slowdowns)
         calls = [lab.replicas_or_tp(model, *numbers, slowdowns)]
         if slowdowns == (1.0, 1.0):
@@ -331,10 +378,11 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
 @pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
 def test_replicas_or_tp__refuses_a_single_sequence(lab):
     """A single sequence cannot be shared by two GPUs, and is refused."""
-    for sequences in (1, 0):
-        sizes = (MODELS["tiny"], GIB, 2e12, 20e-6, 1024, sequences)
+    bandwidth, context = random.Random(13).uniform(1e12, 4e12), random.Random(14).randint(1, 9999)
+    for sequences in (1, 0, -context):
+        sizes = (MODELS["tiny"], GIB, bandwidth, 20e-6, context, sequences)
         expect_error(ValueError, lab.replicas_or_tp, *sizes, idea="two GPUs need two sequences")
-    answer = lab.replicas_or_tp(MODELS["tiny"], GIB, 2e12, 0.0, 1024, 2)
+    answer = lab.replicas_or_tp(MODELS["tiny"], GIB, bandwidth, 0.0, context, 2)
     expect_equal(answer["choice"], "tp", part="['choice']", idea="it fits, and messages are free")
 
 
@@ -354,6 +402,7 @@ def measure(tp_size):
 @pytest.mark.points(4)
 def test_check_split__names_what_does_not_divide(lab):
     """A split nobody can make is refused, naming what does not divide."""
+    drawn = drawn_splits()
     for sizes, tp_size, failing in [
         ((7, 7, 160), 2, "num_heads=7 num_kv_heads=7"),
         ((6, 3, 160), 2, "num_kv_heads=3"),
@@ -363,7 +412,8 @@ def test_check_split__names_what_does_not_divide(lab):
         ((12, 4, 160), 6, "intermediate_size=160 num_kv_heads=4"),
         ((12, 4, 160), 8, "num_heads=12"),
         ((12, 4, 160), 0, ""),
-        ((12, 4, 160), -2, ""),
+        ((12, 4, 160), -random.Random(15).randint(1, 9), ""),
+        *(split for split in drawn if split[2]),
     ]:
         model = sized(*sizes)
         mentions = [f"tp_size={tp_size}"]
@@ -377,6 +427,7 @@ def test_check_split__names_what_does_not_divide(lab):
     for sizes, tp_size in [
         *[((12, 4, 160), tp_size) for tp_size in (1, 2, 4)],
         *[((12, 1, 160), 4), ((12, 2, 160), 4), ((12, 12, 96), 12)],
+        *[(sizes, tp_size) for sizes, tp_size, failing in drawn if not failing],
     ]:
         expect_equal(value_or_refusal(lab.check_split, sized(*sizes), tp_size), None, idea=idea)
 
@@ -384,17 +435,19 @@ def test_check_split__names_what_does_not_divide(lab):
 @pytest.mark.points(3)
 def test_treatment__tells_rows_columns_experts_and_copies(lab):
     """What became of each tensor, from its whole shape and its ranks'."""
-    for shape in ([48], [96, 160], [4, 96, 160], [160, 160], [8, 8, 8]):
+    chance = random.Random(16)
+    a, b, c = (4 * n for n in chance.sample(range(2, 99), 3))
+    for shape in ([a], [a, b], [4, a, b], [b, b], [c, c, c], [c, b, a]):
         names = ["experts", "rows", "columns"][-len(shape) :] if len(shape) > 1 else ["rows"]
         for tp_size in (1, 2, 4):
             check_treatment(lab, shape, [list(shape)] * tp_size, "replicated")
         for axis, name in enumerate(names):
             for parts in ([shape[axis] // 2] * 2, [shape[axis] // 4] * 4, [3, shape[axis] - 3]):
                 check_treatment(lab, shape, [resized(shape, axis, part) for part in parts], name)
-    check_treatment(lab, [320, 256], [[192, 256], [192, 256]], "rows, part copied")
-    check_treatment(lab, [48], [[32], [32]], "rows, part copied")
-    check_treatment(lab, [100, 256], [[128, 256]], "rows, part copied")
-    check_treatment(lab, [4, 320, 96], [[4, 192, 96], [4, 192, 96]], "rows, part copied")
+    most = chance.randint(a // 2 + 1, a - 1)  # of a rows, on each of two ranks
+    for full, parts in [([a], [[most]] * 2), ([a, b], [[most, b]] * 2), ([a, b], [[a + 28, b]])]:
+        check_treatment(lab, full, parts, "rows, part copied")
+    check_treatment(lab, [4, a, b], [[4, most, b]] * 2, "rows, part copied")
     whole, ranks = capture("tp1")["ranks"][0]["parameters"], capture("tp2")["ranks"]
     for name, expected in [
         ("model.embed_tokens.weight", "rows"),
@@ -407,28 +460,30 @@ def test_treatment__tells_rows_columns_experts_and_copies(lab):
         check_treatment(lab, whole[name]["shape"], shapes, expected)
 
 
+ONLY_ROWS, LOST = "only rows are copied or padded", "a part of the whole is nowhere"
+
+
 @pytest.mark.points(1)
 def test_treatment__refuses_what_is_no_split(lab):
     """Shapes that no split of one dimension gives are refused."""
+    chance = random.Random(17)
+    rows, columns, experts = (4 * n for n in chance.sample(range(2, 99), 3))
+    more, less = chance.randint(columns // 2 + 1, columns - 1), chance.randint(1, columns // 2 - 1)
     for full, part, idea in [
+        ([rows, columns], [rows, more], f"2 x {more} columns are more than {columns}: {ONLY_ROWS}"),
         (
-            [256, 256],
-            [256, 192],
-            "2 x 192 columns are more than 256: only rows are copied or padded",
+            [columns, rows, 96],
+            [more, rows, 96],
+            f"2 x {more} experts are more than {columns}: {ONLY_ROWS}",
         ),
-        (
-            [4, 96, 160],
-            [3, 96, 160],
-            "2 x 3 experts are more than 4: only rows are copied or padded",
-        ),
-        ([512, 256], [128, 256], "2 x 128 rows are not 512: half of the matrix is nowhere"),
-        ([4, 96, 160], [4, 96, 40], "2 x 40 columns are not 160: half of the matrix is nowhere"),
-        ([48], [12], "2 x 12 are not 48: half of the vector is nowhere"),
-        ([256, 256], [128, 128], "rows and columns both became smaller"),
-        ([4, 96, 160], [2, 48, 160], "experts and rows both became smaller"),
+        ([columns, rows], [less, rows], f"2 x {less} rows are not {columns}: {LOST}"),
+        ([4, rows, columns], [4, rows, less], f"2 x {less} columns are not {columns}: {LOST}"),
+        ([columns], [less], f"2 x {less} are not {columns}: {LOST}"),
+        ([rows, columns], [rows // 2, columns // 2], "rows and columns both became smaller"),
+        ([experts, rows, 9], [experts // 2, rows // 2, 9], "experts and rows both became smaller"),
     ]:
         expect_error(ValueError, lab.treatment, full, [part, part], idea=idea)
-    check_treatment(lab, [512, 256], [[256, 256], [256, 256]], "rows")
+    check_treatment(lab, [rows, columns], [[rows // 2, columns]] * 2, "rows")
 
 
 @pytest.mark.points(4)
@@ -440,12 +495,14 @@ def test_collectives_per_step__as_workers_counted_them(lab):
         for report in recorded["ranks"]:
             steps = report["steps_together"]
             check_bill(lab, recorded["config"], recorded["tp_size"], steps, [6, 11], name)
-    for name, tp_size in itertools.product(
-        ["tiny, 7 layers", "qwen3-32b", "opt-1.3b"], [1, 2, 4, 8]
+    chance = random.Random(18)
+    drawn = (chance.randint(30, 999), chance.randint(2, 29), 2)
+    for model, tp_size in itertools.product(
+        [MODELS["qwen3-32b"], MODELS["opt-1.3b"], *drawn_models()], [1, 2, 4, 8]
     ):
-        for tokens, sequences, width in [(1, 1, 4), (17, 3, 2), (4, 4, 1)]:
-            expected = expected_bill(MODELS[name], tp_size, tokens, sequences, width)
-            bill = lab.collectives_per_step(MODELS[name], tp_size, tokens, sequences, width)
+        for tokens, sequences, width in [(1, 1, 4), drawn, (4, 4, 1)]:
+            expected = expected_bill(model, tp_size, tokens, sequences, width)
+            bill = lab.collectives_per_step(model, tp_size, tokens, sequences, width)
             idea = "the payload of a collective, whatever the number of ranks; a ring is lab 03's"
             expect_equal(bill, expected, idea=idea)
 
@@ -572,6 +629,84 @@ def tiny(**changes):
         "torch_dtype": "float16",
     }
     return fields | changes
+
+
+def drawn_models():
+    """Small models of drawn sizes; two ranks at least divide each."""
+    chance = random.Random(20)
+    for name in ("LlamaForCausalLM", "Qwen3ForCausalLM", "MixtralForCausalLM"):
+        kv_heads = chance.choice((1, 2, 4, 8))
+        yield given.model_shape(
+            tiny(
+                architectures=[name],
+                num_local_experts=chance.randint(2, 9),
+                hidden_size=chance.randint(50, 500),
+                intermediate_size=16 * chance.randint(2, 50),
+                num_hidden_layers=chance.randint(3, 9),
+                num_attention_heads=kv_heads * chance.choice((2, 4, 6)),
+                num_key_value_heads=kv_heads,
+                head_dim=2 * chance.randint(2, 50),
+                vocab_size=chance.randint(100, 9999),
+                max_position_embeddings=chance.randint(100, 9999),
+                torch_dtype=chance.choice(("float16", "float32")),
+                **{field: chance.random() < 0.5 for field in FLAGS},
+            )
+        )
+
+
+FLAGS = ("attention_bias", "mlp_bias", "tie_word_embeddings")
+
+
+def taller(config, more):
+    """The model of a config.json with so many layers more."""
+    return given.model_shape(config | {"num_hidden_layers": config["num_hidden_layers"] + more})
+
+
+def bytes_of_a_layer(report):
+    """What the first layer that a live rank held took there."""
+    layers = {}
+    for name, parameter in report["parameters"].items():
+        if layer := re.search(r"\.layers\.(\d+)\.", name):
+            layers[layer[1]] = layers.get(layer[1], 0) + parameter["bytes"]
+    assert len(set(layers.values())) == 1, "the layers are not alike"
+    return next(iter(layers.values()))
+
+
+def uneven(chance, ranks):
+    """A size of several times the ranks that they do not divide."""
+    return ranks * chance.randint(1, 99) + chance.randint(1, ranks - 1)
+
+
+def drawn_cache():
+    """(memory, bytes per token, block size, longest request), of which nothing comes out even."""
+    chance = random.Random(21)
+    while True:
+        per_token, block_size = 8 * chance.randint(9, 999), 2 ** chance.randint(3, 6)
+        longest, blocks = chance.randint(100, 9999), chance.randint(100, 9999)
+        tokens = Fraction(blocks * longest, -(-longest // block_size))
+        if tokens.denominator > 1:  # else floats may round down to one token less
+            memory = per_token * block_size * blocks + chance.randrange(per_token * block_size)
+            return memory, per_token, block_size, longest
+
+
+def drawn_splits():
+    """(heads, KV heads, width), ranks and what does not divide, of sizes drawn at random."""
+    chance, splits = random.Random(22), []
+    for tp_size in (1, 2, 2, 3, 4, 6, 8, 12):
+        kv_heads, width = chance.randint(1, 12), chance.randint(8, 99) * chance.choice((1, tp_size))
+        heads = kv_heads * chance.choice((1, 2, 3, tp_size))
+        failing = []
+        if Fraction(width, tp_size).denominator > 1:
+            failing.append(f"intermediate_size={width}")
+        if Fraction(heads, tp_size).denominator > 1:
+            failing.append(f"num_heads={heads}")
+        if 1 not in (
+            Fraction(kv_heads, tp_size).denominator,
+            Fraction(tp_size, kv_heads).denominator,
+        ):
+            failing.append(f"num_kv_heads={kv_heads}")
+        splits.append(((heads, kv_heads, width), tp_size, " ".join(failing)))
+    return splits
 
 
 def sized(num_heads, num_kv_heads, intermediate_size):
@@ -817,13 +952,13 @@ def check_bill(lab, config, tp_size, steps, prompt_lengths, where):
 
 # --- how schedules are judged -----------------------------------------------------------------
 
-NUM_RANKS = (1, 2, 3, 4, 8)
-TIMES = ((1, 1), (2, 1), (1, 2), (3, 5))  # of one chunk's GEMM and of its transfer
-
 
 def expect_overlap(lab, name, problem):
     """The schedule is right, and takes what a pipeline takes: no longer, no more waiting."""
-    for num_ranks in NUM_RANKS:
+    chance = random.Random(23)
+    less, more = sorted(chance.sample(range(1, 20), 2))
+    times = (1, 1), (more, less), (less, more)  # of one chunk's GEMM and of its transfer
+    for num_ranks in (1, 2, 3, 4, 8, chance.randint(5, 12)):
         call = f"{name}({num_ranks}, rank)"
         schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
         for rank, schedule in enumerate(schedules):
@@ -831,7 +966,7 @@ def expect_overlap(lab, name, problem):
                 f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
                 "of operations"
             )
-        for gemm, comm in TIMES:
+        for gemm, comm in times:
             try:
                 run = machine.simulate(schedules, problem, gemm, comm)
             except machine.ScheduleError as error:

@@ -39,7 +39,9 @@ def test_step_messages__two_per_layer(lab):
     idea = "attention and MLP end in one all-reduce each, of [tokens, hidden_size]"
     expect_equal(lab.step_messages(32, 1, 4096, 2), (64, 8192), idea=idea)
     expect_equal(lab.step_messages(32, 2048, 4096, 2), (64, 16 * MiB), idea=idea)
-    for layers, tokens, hidden, width in product((1, 36, 80), (1, 3, 100), (5120, 2880), (1, 4)):
+    chance = random.Random(1)
+    for width in (1, 2, 4, 8):
+        layers, tokens, hidden = (chance.randint(2, most) for most in (99, 999, 9999))
         one_layer = [(tokens, hidden)] * 2  # the shapes of what is summed: attention, MLP
         payload = sum(width for _ in range(tokens)) * one_layer[0][1]
         expected = (sum(len(one_layer) for _ in range(layers)), payload)
@@ -50,7 +52,7 @@ def test_step_messages__two_per_layer(lab):
 def test_ring_all_reduce_s__walks_the_ring(lab):
     """A ring pays c once, p-1 hops there, p-1 hops back, and a chunk per hop."""
     idea = "p-1 hops to reduce, p-1 to gather, one chunk of bytes/p in each; c once"
-    for num_ranks, payload, ring in product((1, 2, 3, 4, 8), PAYLOADS, rings()):
+    for num_ranks, payload, ring in product(some_ranks(), payloads(), rings()):
         result = lab.ring_all_reduce_s(num_ranks, payload, *ring)
         close(result, walk(num_ranks, payload, *ring, rounds=2), idea)
 
@@ -58,7 +60,11 @@ def test_ring_all_reduce_s__walks_the_ring(lab):
 @pytest.mark.points(4)
 def test_decode_step_s__shards_the_weights(lab):
     """Each rank reads only its share of the weights in a step."""
-    for weights, num_ranks, rate in product((16e9, 1, 0), (1, 2, 3, 8), (1e12, 2.7e12)):
+    chance = random.Random(2)
+    drawn = 16e9, 0, chance.uniform(1e9, 1e12)
+    for weights, num_ranks, rate in product(
+        drawn, some_ranks(), (1e12, chance.uniform(1e11, 1e13))
+    ):
         expected = Fraction(weights) / num_ranks / Fraction(rate)
         result = lab.decode_step_s(weights, num_ranks, rate)
         close(result, expected, "p ranks read W/p bytes each, at the same time")
@@ -67,7 +73,11 @@ def test_decode_step_s__shards_the_weights(lab):
 @pytest.mark.points(4)
 def test_communication_share__divides_by_the_whole_step(lab):
     """The share is of the step with its messages, so it stays below 1."""
-    for count, message_s, step_s in product((1, 3, 64), (7 * us, 0.5, 0.0), (640 * us, 4.5, 0.0)):
+    chance = random.Random(3)
+    message, step = chance.uniform(1, 99) * us, chance.uniform(1, 99) * 1e-3
+    for count, message_s, step_s in product(
+        (1, 64, chance.randint(2, 300)), (7 * us, message, 0.0), (640 * us, step, 0.0)
+    ):
         spent = [message_s] * count
         whole = sum(map(Fraction, spent)) + Fraction(step_s)
         expected = 1 - Fraction(step_s) / whole if whole else 0
@@ -81,17 +91,20 @@ def test_communication_share__divides_by_the_whole_step(lab):
 def test_communication_share__of_published_latencies(lab):
     """8B TP=2 loses >40 % on 10 GbE, <10 % on NVLink; eight GPUs {>40 %} again."""
 
+    slower = random.Random(4).uniform(0.5, 2)  # in everything: the shares stay
+
     def share(num_ranks, message_s, bytes_per_s):
-        step_s = lab.decode_step_s(WEIGHTS_8B, num_ranks, bytes_per_s)
+        step_s = lab.decode_step_s(WEIGHTS_8B, num_ranks, bytes_per_s / slower)
         return lab.communication_share(MESSAGES_8B, message_s, step_s)
 
-    ethernet_s = lab.ring_all_reduce_s(2, 8 * KiB, *ETHERNET)
+    c_s, a_s, busbw = ETHERNET
+    ethernet_s = lab.ring_all_reduce_s(2, 8 * KiB, slower * c_s, slower * a_s, busbw / slower)
     lost = share(2, ethernet_s, A100_BYTES_PER_S)
     assert 0.40 < lost < 1, f"8B, A100, TP=2 over 10 GbE loses {lost:.0%}; it must be above 40 %"
-    one_shot_s = measured_s("custom_all_reduce", "H100", 2, 8 * KiB, "CUDA graph")
+    one_shot_s = slower * measured_s("custom_all_reduce", "H100", 2, 8 * KiB, "CUDA graph")
     lost = share(2, one_shot_s, H100_BYTES_PER_S)
     assert 0 < lost < 0.10, f"8B, H100, TP=2, one-shot on NVLink loses {lost:.0%}; want under 10 %"
-    nccl_s = measured_s("nccl_all_reduce", "H100", 8, 8 * KiB)
+    nccl_s = slower * measured_s("nccl_all_reduce", "H100", 8, 8 * KiB)
     lost = share(8, nccl_s, H100_BYTES_PER_S)
     assert 0.40 < lost < 1, (
         f"8B, H100, TP=8, NCCL on NVLink loses {lost:.0%}; it must be above 40 %: the step is "
@@ -102,7 +115,7 @@ def test_communication_share__of_published_latencies(lab):
 @pytest.mark.points(4)
 def test_crossover_bytes__splits_the_time_in_half(lab):
     """At the crossover payload the bytes cost as much as the latency."""
-    for num_ranks, ring in product((2, 3, 8), rings()):
+    for num_ranks, ring in product(some_ranks()[1:], rings()):
         latency_s = walk(num_ranks, 0, *ring, rounds=2)
         per_byte_s = walk(num_ranks, 1, 0, 0, ring[2], rounds=2)
         idea = "the payload at which c and the hops take as long as the bytes"
@@ -118,13 +131,17 @@ def test_crossover_bytes__splits_the_time_in_half(lab):
 def test_step_s__has_two_roofs(lab):
     """A step reads the weights once, and multiplies once per token."""
     idea = "a rank reads W/p bytes and makes 2 flops per weight and token; the slower one decides"
-    for weights, num_ranks, tokens, width in product((16e9, 7e9), (1, 2, 8), SOME_TOKENS, (1, 2)):
-        reading = Fraction(weights) / num_ranks / 10**12
-        arithmetic = Fraction(weights) / width * 2 * tokens / num_ranks / (3 * 10**14)
-        result = lab.step_s(weights, num_ranks, 1e12, tokens, 3e14, width)
+    (weights, memory, flops), ridge = machine(), 300  # tokens; of one-byte weights, half as many
+    for num_ranks, tokens, width in product(
+        some_ranks(), (1, 64, ridge // 2, ridge, ridge + 1, 4096), (1, 2)
+    ):
+        reading = Fraction(weights) / num_ranks / Fraction(memory)
+        arithmetic = Fraction(weights) / width * 2 * tokens / num_ranks / Fraction(flops)
+        result = lab.step_s(weights, num_ranks, memory, tokens, flops, width)
         close(result, max(reading, arithmetic), idea)
-    close(lab.step_s(16e9, 2, 1e12), 0.008, "without flops_per_s, reading is the only roof")
-    close(lab.step_s(16e9, 2, 1e12, 512), 0.008, "without flops_per_s, reading is the only roof")
+    for tokens in ((), (512,)):
+        result = lab.step_s(weights, 2, memory, *tokens)
+        close(result, weights / 2 / memory, "without flops_per_s, reading is the only roof")
     # Printed rates of an H100: 295 tokens still wait for memory, 296 multiply.
     roofs = [lab.step_s(16e9, 1, 3.35e12, tokens, 989e12) for tokens in (1, 295, 296)]
     finite(*roofs)
@@ -143,7 +160,7 @@ def test_link_bytes_per_s__one_direction(lab):
 @pytest.mark.waits_for(RING_CHECK)
 def test_all_reduce_range_s__best_and_worst(lab):
     """A bill is an interval, since boxes differ."""
-    for link, num_ranks, payload in product(ENDS, (1, 2, 8), (8 * KiB, MiB, 256 * MiB)):
+    for link, num_ranks, payload in product(ENDS, some_ranks(), payloads()):
         best, worst = (walk(num_ranks, payload, *end, rounds=2) for end in ENDS[link])
         result = lab.all_reduce_range_s(link, num_ranks, payload)
         idea = "best: low c, low a, high busbw; worst: the other ends"
@@ -155,17 +172,20 @@ def test_all_reduce_range_s__best_and_worst(lab):
 def test_tensor_parallel_sides__paid_and_saved(lab):
     """TP pays when its messages cost less than the step it spares."""
     idea = "paid = messages x seconds; saved = step on one rank - step on p ranks"
+    weights, memory, flops = machine()
+    chance = random.Random(5)
     for num_ranks, count, message_s, tokens in product(
-        (1, 2, 8), (1, 64), (0.0, 50 * us), (1, 4096)
+        some_ranks(), (1, chance.randint(2, 200)), (0.0, chance.uniform(1, 99) * us), (1, 4096)
     ):
-        alone = max(16e9 / 1e12, 16e9 * tokens / 3e14)  # 2-byte weights: a flop per byte and token
+        # 2-byte weights: a flop per byte and token
+        alone = max(weights / memory, weights * tokens / flops)
         expected = {"paid_s": count * message_s, "saved_s": alone - alone / num_ranks}
-        work = (16e9, 1e12, num_ranks, count, message_s)
-        close_tuple(lab.tensor_parallel_sides(*work, tokens, 3e14), expected, idea)
+        work = (weights, memory, num_ranks, count, message_s)
+        close_tuple(lab.tensor_parallel_sides(*work, tokens, flops), expected, idea)
         if tokens == 1:
             close_tuple(lab.tensor_parallel_sides(*work), expected, idea)
-    work = (16e9, 1e12, 2, 64, 0.0, 1000, 3e14)
-    byte_wide = {"paid_s": 0.0, "saved_s": 16e9 * 2 * 1000 / 3e14 / 2}
+    work = (weights, memory, 2, 64, 0.0, 1000, flops)
+    byte_wide = {"paid_s": 0.0, "saved_s": weights * 2 * 1000 / flops / 2}
     close_tuple(lab.tensor_parallel_sides(*work, element_bytes=1), byte_wide, idea)
 
 
@@ -176,7 +196,7 @@ def test_tensor_parallel_sides__paid_and_saved(lab):
 def test_reduce_scatter_s__is_half_a_ring(lab):
     """Reduce-scatter, all-gather and all-to-all are half a trip."""
     idea = "p-1 hops, each with bytes/p; a rank keeps its own chunk; c once"
-    for num_ranks, payload, ring in product((1, 2, 3, 8), PAYLOADS, rings()):
+    for num_ranks, payload, ring in product(some_ranks(), payloads(), rings()):
         expected = walk(num_ranks, payload, *ring, rounds=1)
         for half in (lab.reduce_scatter_s, lab.all_gather_s, lab.all_to_all_s):
             close(half(num_ranks, payload, *ring), expected, idea)
@@ -186,7 +206,8 @@ def test_reduce_scatter_s__is_half_a_ring(lab):
 def test_bus_bandwidth__is_what_nccl_tests_prints(lab):
     """Bus bandwidth is what a rank's link carried."""
     idea = "bytes / seconds, times the part of the bytes that a rank's link carries"
-    for num_ranks, payload, seconds_s in product((2, 3, 4, 8), (1, 6e9), (0.7, 3 * us)):
+    some_s = random.Random(6).uniform(1, 99) * us
+    for num_ranks, payload, seconds_s in product(some_ranks()[1:], payloads(), (0.7, some_s)):
         for operation, rounds in ROUNDS.items():
             chunks = rounds * (num_ranks - 1) if rounds else num_ranks
             expected = Fraction(payload) / num_ranks * chunks / Fraction(seconds_s)
@@ -202,10 +223,10 @@ def test_bus_bandwidth__is_what_nccl_tests_prints(lab):
 @pytest.mark.points(3)
 def test_one_shot_all_reduce_s__reads_every_peer(lab):
     """One shot: every rank reads all of its peers' buffers at once."""
-    for num_ranks, payload, kernel_s in product((1, 2, 4, 8), PAYLOADS, (0.0, 5 * us)):
-        peers = [payload / 448e9] * (num_ranks - 1)
+    for num_ranks, payload, (kernel_s, _, rate) in product(some_ranks(), payloads(), rings()):
+        peers = [payload / rate] * (num_ranks - 1)
         expected = kernel_s + sum(peers) if peers else 0.0
-        result = lab.one_shot_all_reduce_s(num_ranks, payload, kernel_s, 448e9)
+        result = lab.one_shot_all_reduce_s(num_ranks, payload, kernel_s, rate)
         close(result, expected, "one kernel, and the whole buffer of each of p-1 peers")
 
 
@@ -213,9 +234,9 @@ def test_one_shot_all_reduce_s__reads_every_peer(lab):
 @pytest.mark.waits_for(RING_CHECK)
 def test_two_shot_all_reduce_s__has_two_rounds(lab):
     """Two shots: two rounds between the ranks, and a ring's bytes."""
-    for num_ranks, payload, kernel_s in product((1, 2, 4, 8), PAYLOADS, (0.0, 5 * us)):
-        expected = walk(num_ranks, payload, 2 * kernel_s, 0.0, 448e9, rounds=2)
-        result = lab.two_shot_all_reduce_s(num_ranks, payload, kernel_s, 448e9)
+    for num_ranks, payload, (kernel_s, _, rate) in product(some_ranks(), payloads(), rings()):
+        expected = walk(num_ranks, payload, 2 * kernel_s, 0.0, rate, rounds=2)
+        result = lab.two_shot_all_reduce_s(num_ranks, payload, kernel_s, rate)
         close(result, expected, "kernel_s for each of two rounds, no hops, the ring's bytes")
 
 
@@ -243,7 +264,7 @@ def test_fastest_all_reduce__switches_with_the_payload(lab):
         idea = tie if constants is even or num_ranks == 1 else fastest
         expect_equal(choice[0], name, part="[0]", idea=idea)
         close(choice[1], seconds_s, idea, part="[1]")
-    for num_ranks, payload, (c_s, a_s, busbw) in product((2, 3, 8), PAYLOADS, rings()):
+    for num_ranks, payload, (c_s, a_s, busbw) in product((2, 3, 8), payloads(), rings()):
         seconds_s = {
             "one_shot": 5 * us + (num_ranks - 1) * payload / busbw,
             "two_shot": walk(num_ranks, payload, 10 * us, 0.0, busbw, rounds=2),
@@ -264,13 +285,12 @@ def test_fastest_all_reduce__switches_with_the_payload(lab):
 def test_hierarchical_all_reduce_s__each_gpu_its_part(lab):
     """Across nodes each GPU reduces only its own part of the payload."""
     idea = "reduce-scatter inside, all-reduce bytes/g across, all-gather inside; one c"
-    for (nodes, gpus), payload in product(CLUSTERS, (0, 100_000, 4 * GiB)):
-        inside = walk(gpus, payload, 0, 1 * us, 839e9, rounds=2)
-        across = walk(nodes, payload / gpus, 0, 5 * us, 50e9, rounds=2)
-        expected = 7 * us + inside + across if nodes * gpus > 1 else 0.0
-        result = lab.hierarchical_all_reduce_s(
-            nodes, gpus, payload, 7 * us, 1 * us, 839e9, 5 * us, 50e9
-        )
+    *_, (c_s, *node), (_, *network) = rings()
+    for (nodes, gpus), payload in product(CLUSTERS, payloads()):
+        inside = walk(gpus, payload, 0, *node, rounds=2)
+        across = walk(nodes, payload / gpus, 0, *network, rounds=2)
+        expected = c_s + inside + across if nodes * gpus > 1 else 0.0
+        result = lab.hierarchical_all_reduce_s(nodes, gpus, payload, c_s, *node, *network)
         close(result, expected, idea)
     # Measured on 4 x 8 B200: 22.2 ms. Stages in turn cost 25 ms; perfectly overlapped, 16.
     measured = 1.9375 * 4 * GiB / 374.66e9
@@ -287,9 +307,15 @@ def test_expert_parallel_bytes__as_deepep_counts_them(lab):
     idea = "every token goes to top_k experts: FP8 and a scale out, BF16 back"
     usual = {"dispatch_bytes": 7569408, "combine_bytes": 14680064}
     close_tuple(lab.expert_parallel_bytes(128, 8, 7168), usual, idea)
-    usual = {"dispatch_bytes": 6 * 2880 + 6 * 22.5 * 4, "combine_bytes": 6 * 2880 * 2}
-    close_tuple(lab.expert_parallel_bytes(3, 2, 2880), usual, idea)
-    for tokens, top_k, hidden, out, back in product((1, 3), (2, 8), (5, 2048), (1.5, 2), (1, 4)):
+    chance = random.Random(7)
+    for out, back in product((1.5, chance.uniform(1, 2)), (1, chance.uniform(2, 4))):
+        tokens, top_k, hidden = (chance.randint(2, most) for most in (200, 16, 9999))
+        scales = Fraction(hidden, 128) * 4  # of one copy, in bytes
+        usual = {
+            "dispatch_bytes": tokens * top_k * (hidden + scales),
+            "combine_bytes": tokens * top_k * hidden * 2,
+        }
+        close_tuple(lab.expert_parallel_bytes(tokens, top_k, hidden), usual, idea)
         copies = sum(hidden for _ in range(tokens) for _ in range(top_k))
         expected = {"dispatch_bytes": copies * out, "combine_bytes": copies * back}
         close_tuple(lab.expert_parallel_bytes(tokens, top_k, hidden, out, back), expected, idea)
@@ -353,7 +379,9 @@ def test_equation__holds_for_every_c_a_and_busbw(lab):
 def test_calibrate__returns_what_made_the_points(lab):
     """Three points give back c, a and busbw."""
     idea = "fit, let each point take its fastest protocol, and fit again"
+    slower = random.Random(8).uniform(0.5, 2)
     for (truth, chosen), protocols in product([*product(TRUTHS, CHOSEN), STUBBORN], (LINE, NCCL)):
+        truth = (slower * truth[0], slower * truth[1], truth[2] / slower)
         points = [(p, size, fastest(p, size, *truth, protocols)) for p, size in chosen]
         expected = dict(zip(("c_s", "a_s", "busbw_bytes_per_s"), truth, strict=True))
         found = lab.calibrate(points, protocols)
@@ -384,10 +412,13 @@ def test_calibrate__weighs_every_point_the_same(lab):
 @pytest.mark.waits_for(EQUATION_CHECK, "test_calibrate__returns_what_made_the_points")
 def test_calibrate__refuses_points_that_fix_nothing(lab):
     """Points that cannot fix c, a and busbw are a ValueError that says so."""
+    slower = random.Random(9).uniform(0.5, 2)
     for points in UNFIT_POINTS:
+        points = [(ranks, size, slower * seconds_s) for ranks, size, seconds_s in points]
         expect_error(ValueError, lab.calibrate, points, idea="check_points first; then 1/busbw > 0")
     for protocols in (LINE, NCCL):  # and what can be fitted is
-        points = [(p, size, fastest(p, size, *TRUTHS[0], protocols)) for p, size in CHOSEN[0]]
+        seconds_s = [fastest(p, size, *TRUTHS[0], protocols) for p, size in CHOSEN[0]]
+        points = [(*point, slower * s) for point, s in zip(CHOSEN[0], seconds_s, strict=True)]
         finite(*lab.calibrate(points, protocols))
 
 
@@ -398,8 +429,9 @@ def test_calibrate__refuses_points_that_fix_nothing(lab):
 def test_calibrate__predicts_what_was_not_measured(lab):
     """Three points predict sizes and ranks that were not measured."""
     errors = {"up to 64 KiB": [], "between": [], "above 4 MiB": []}
+    slower = random.Random(10).uniform(0.5, 2)  # in everything: relative errors stay
     for gpu in ("A100", "H100", "L40S"):
-        seconds_s = nccl_seconds(gpu)
+        seconds_s = {point: slower * s for point, s in nccl_seconds(gpu).items()}
         tiny = [(ranks, KiB, seconds_s[ranks, KiB]) for ranks in (2, 8)]
         fits = {p: lab.calibrate([*tiny, (p, HUGE, seconds_s[p, HUGE])]) for p in (2, 8)}
         fits[4] = (*fits[2][:2], lab.busbw_at(4, {p: fit[2] for p, fit in fits.items()}))
@@ -449,8 +481,6 @@ ENDS = {
     "NVLink 4": ((4.3 * us, 0.6 * us, 482e9), (6.6 * us, 0.9 * us, 320e9)),
     "200 GbE": ((6.6 * us, 2.7 * us, 25e9), (8.4 * us, 14 * us, 21e9)),
 }
-PAYLOADS = (0, 8 * KiB, 3_000_000, 512 * MiB)
-SOME_TOKENS = (1, 64, 150, 300, 301, 4096)
 CLUSTERS = ((1, 1), (1, 8), (5, 1), (2, 2), (4, 8), (2, 3))
 # How often a ring's chunks go round; 0: every byte crosses every link once.
 ROUNDS = {
@@ -539,6 +569,23 @@ def rings():
         for _ in range(3)
     ]
     return [(5 * us, 0.7 * us, 3e9), (0.0, 40 * us, 1.25e9), (9 * us, 0.0, 2e11), *drawn]
+
+
+def some_ranks():
+    return (1, 2, 3, 8, random.Random(12).randint(4, 64))
+
+
+def payloads():
+    """Bytes: none, a decode step's, and two drawn ones, small and large."""
+    chance = random.Random(13)
+    return (0, 8 * KiB, chance.randint(1, 10**6), chance.randint(10**7, 10**9))
+
+
+def machine():
+    """(weight_bytes, memory_bytes_per_s, flops_per_s), 300 flops for each byte it can read."""
+    chance = random.Random(14)
+    memory = chance.uniform(1e11, 1e13)
+    return chance.uniform(1e9, 1e11), memory, 300 * memory
 
 
 # --- The measurements ----------------------------------------------------------------------------

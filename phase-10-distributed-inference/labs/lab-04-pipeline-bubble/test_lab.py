@@ -20,8 +20,6 @@ import pytest
 from labkit.expect import Unexpected, expect_close, expect_equal, expect_error
 
 HERE = Path(__file__).parent
-SIZES = [(1, 1), (1, 5), (2, 1), (3, 4), (4, 8), (5, 2), (8, 3)]
-SWEEP = [*range(1, 9), 12, 16, 31, 32, 33, 63, 64, 127, 128]
 TENTH = Fraction(1, 10)
 
 
@@ -34,7 +32,7 @@ def test_bubble_fraction__is_the_exact_idle_share(lab):
     idea = (
         "how many ticks does a stage work, how many does it wait, from the first tick to the last"
     )
-    for p, m in product(range(1, 17), SWEEP):
+    for p, m in sweep():
         expect_equal(lab.bubble_fraction(p, m), counted_bubble(p, m), idea=idea)
 
 
@@ -45,8 +43,10 @@ def test_bubble_fraction__lies_just_below_published_bubbles(lab):
     facts = (HERE / "measurements.jsonl").read_text().splitlines()
     rates = [json.loads(line) for line in facts if '"bubble_rate"' in line]
     assert len(rates) == 3
-    for rate in rates:
-        share = lab.bubble_fraction(rate["setting"]["p"], rate["setting"]["m"])
+    # so many times the waits and the microbatches are the same share
+    for rate, times in product(rates, (1, random.Random(1).randint(2, 50))):
+        p, m = rate["setting"]["p"], rate["setting"]["m"]
+        share = lab.bubble_fraction(times * (p - 1) + 1, times * m)
         expect(
             0 < rate["value"] - share < 0.03,
             f"returned {float(share):.4f}; published is {rate['value']}. Hops and uneven stages "
@@ -57,7 +57,7 @@ def test_bubble_fraction__lies_just_below_published_bubbles(lab):
 @pytest.mark.points(6)
 def test_schedule_grid__runs_every_microbatch_in_order(lab):
     """Every stage runs every microbatch once, in order."""
-    for p, m in SIZES:
+    for p, m in sizes():
         grid = lab.schedule_grid(p, m)
         expect_rows(grid, p)
         for stage, row in enumerate(grid):
@@ -70,7 +70,7 @@ def test_schedule_grid__runs_every_microbatch_in_order(lab):
 @pytest.mark.waits_for("test_schedule_grid__runs_every_microbatch_in_order")
 def test_schedule_grid__starts_none_early_or_late(lab):
     """No microbatch runs before its input is there, or needlessly late."""
-    for p, m in SIZES:
+    for p, m in sizes():
         grid = lab.schedule_grid(p, m)
         expect_rows(grid, p)
         before = {i: -1 for i in range(m)}  # the tick in which the stage before ran microbatch i
@@ -119,12 +119,12 @@ def test_grid_bubble__counts_the_idle_cells(lab):
 )
 def test_grid_bubble__of_the_simulation_equals_the_formula(lab):
     """Counted idle cells equal the formula, up to p = 16 and m = 128."""
-    for p, m in product(range(1, 17), SWEEP):
+    for p, m in sweep():
         grid = lab.schedule_grid(p, m)
         expect_rows(grid, p)
         counted = counted_bubble(p, m)
         expect_equal(window_bubble(grid), counted, part=", its idle cells over all cells")
-        if m % 16 == 0:
+        if m % 8 == 0:
             expect_equal(lab.grid_bubble(grid), counted)
         expect_equal(lab.bubble_fraction(p, m), counted)
 
@@ -148,10 +148,11 @@ def test_min_microbatches__is_the_fewest(lab):
     ]
     for arguments, expected in by_hand:
         expect_equal(lab.min_microbatches(*arguments), expected, idea=idea)
-    budgets = [Fraction(n, d) for d in (2, 3, 7, 10, 50) for n in range(1, d)]
-    for p, budget, strict in product((8, 5, 3, 2, 1), budgets, (False, True)):
+    rng = random.Random(4)
+    budgets = [Fraction(n, d) for d in (2, 3, 7, rng.randint(8, 50)) for n in range(1, d)]
+    for p, budget, strict in product((1, 2, 3, rng.randint(4, 9)), budgets, (False, True)):
         expect_equal(lab.min_microbatches(p, budget, strict), fewest(p, budget, strict), idea=idea)
-    for p, percent, strict in product((4, 10), range(25, 100), (False, True)):
+    for p, percent, strict in product((4, 10, rng.randint(11, 20)), range(25, 100), (False, True)):
         expected = fewest(p, Fraction(percent, 100), strict)
         expect_equal(lab.min_microbatches(p, percent / 100, strict), expected, idea=idea)
 
@@ -161,7 +162,9 @@ def test_min_microbatches__is_the_fewest(lab):
 
 def times():
     """(model_s, hop_s): free hops, short ones, and hops that are longer than any stage."""
-    for model_ms, hop_ms in [(24, 3), (24, 0), (24, 24), (7, 30)]:
+    rng = random.Random(5)
+    model_ms = rng.randint(9, 40)
+    for hop_ms in (rng.randint(1, 8), 0, model_ms, model_ms + rng.randint(1, 99)):
         yield Fraction(model_ms, 1000), Fraction(hop_ms, 1000)
 
 
@@ -169,7 +172,7 @@ def times():
 def test_latency_s__gains_nothing_from_stages(lab):
     """More stages make no request faster: they add {p - 1} hops."""
     idea = "a microbatch meets every layer, one stage after the other"
-    for p, (model_s, hop_s) in product((1, 2, 3, 4, 8), times()):
+    for p, (model_s, hop_s) in product((1, 2, 3, random.Random(6).randint(4, 99)), times()):
         expected = longest_path([model_s / p] * p, 1, hop_s)
         expect_equal(lab.latency_s(p, model_s, hop_s), expected, idea=idea)
     expect_close(lab.latency_s(4, 0.02, 0.001), 0.023, atol=1e-12, idea=idea)
@@ -180,7 +183,8 @@ def test_latency_s__gains_nothing_from_stages(lab):
 def test_throughput_per_s__nears_that_of_p_devices(lab):
     """Throughput of a batch that passes once nears that of p devices."""
     idea = "m microbatches over the time until the last one leaves; a hop keeps no stage busy"
-    for p, m, (model_s, hop_s) in product((1, 2, 3, 4), (1, 2, 5), times()):
+    some = random.Random(7).randint(3, 7)
+    for p, m, (model_s, hop_s) in product((1, 2, 3, 4), (1, 2, some), times()):
         expected = m / longest_path([model_s / p] * p, m, hop_s)
         expect_equal(lab.throughput_per_s(p, m, model_s, hop_s), expected, idea=idea)
     expect_close(lab.throughput_per_s(4, 5, 0.02, 0.001), 5 / 0.043, atol=1e-9, idea=idea)
@@ -191,9 +195,8 @@ def test_throughput_per_s__nears_that_of_p_devices(lab):
 def test_decode_steps_per_s__starves_with_few_in_flight(lab):
     """Decoding starves with fewer than {p} in flight, and more where hops take time."""
     idea = "too few in flight: the loop waits for its own latency; enough: for the stages"
-    for p, in_flight, (model_s, hop_s) in product(
-        (1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 7, 17, 23), times()
-    ):
+    some = random.Random(8).sample(range(6, 30), 2)
+    for p, in_flight, (model_s, hop_s) in product((1, 2, 3, 4), (1, 2, 3, 5, *some), times()):
         expected = decode_loop_rate(p, in_flight, model_s, hop_s)
         expect_equal(lab.decode_steps_per_s(p, in_flight, model_s, hop_s), expected, idea=idea)
     expect_close(lab.decode_steps_per_s(4, 2, 0.02, 0.001), 2 / 0.023, atol=1e-9, idea=idea)
@@ -263,7 +266,7 @@ def test_plan_bill__follows_every_message(lab):
 )
 def test_plan_bill__and_tasks_1_to_6_refuse_bad_input(lab):
     """Tasks 1 to 7 refuse bad input by name and value."""
-    expect_refusals(lab, REFUSED)
+    expect_refusals(lab, refused())
 
 
 # --- stretch: forwards and backwards --------------------------------------------------------------
@@ -296,19 +299,20 @@ def test_replay__starts_an_op_when_its_inputs_are_there(lab):
 @pytest.mark.waits_for("test_replay__starts_an_op_when_its_inputs_are_there")
 def test_replay__names_the_ops_of_a_deadlock(lab):
     """An order that can never finish is refused; each stuck op is named."""
+    i, j = random.Random(9).sample(range(10), 2)
     stuck = [
         # rank 1 wants to go back before it went forward
-        ([ops("0F0 0B0"), ops("1B0 1F0")], ["('B', 0, 0)", "('B', 1, 0)"]),
-        # nobody runs microbatch 1 on stage 0
-        ([ops("0F0 0B0"), ops("1F1 1F0 1B0")], ["('B', 0, 0)", "('F', 1, 1)"]),
+        ([ops(f"0F{i} 0B{i}"), ops(f"1B{i} 1F{i}")], [("B", 0, i), ("B", 1, i)]),
+        # nobody runs microbatch j on stage 0
+        ([ops(f"0F{i} 0B{i}"), ops(f"1F{j} 1F{i} 1B{i}")], [("B", 0, i), ("F", 1, j)]),
         # rank 0 ends well
-        ([ops("0F0"), ops("1F0 1B0"), ops("2B0 2F0")], ["('B', 1, 0)", "('B', 2, 0)"]),
+        ([ops(f"0F{i}"), ops(f"1F{i} 1B{i}"), ops(f"2B{i} 2F{i}")], [("B", 1, i), ("B", 2, i)]),
     ]
     for order, named in stuck:
         idea = "nobody can move and ops are left: that is a deadlock, and each stuck op is named"
         expect_error(ValueError, lab.replay, order, mentions=named, idea=idea)
-    legal = [ops("0F0"), ops("1F0"), ops("2F0 2B0")]
-    expect_grid(lab.replay(legal), [ops("0F0 . . . ."), ops(". 1F0 . . ."), ops(". . 2F0 2B0 2B0")])
+    legal = [ops(f"0F{i}"), ops(f"1F{i}"), ops(f"2F{i} 2B{i}")]
+    expect_grid(lab.replay(legal), earliest_grid(legal))
 
 
 @pytest.mark.points(4)
@@ -319,7 +323,7 @@ def test_one_f_one_b_order__is_what_torch_runs(lab):
     assert len(captures) == 15
     for capture in captures:
         expect_order(lab.one_f_one_b_order(capture["p"], capture["m"]), capture["order"], idea)
-    for p, m in product(range(1, 7), range(1, 9)):  # torch refuses m < p
+    for p, m in sizes():  # torch refuses m < p
         rooms = [(ops_of("F", [rank], m), ops_of("B", [rank], m), p - rank) for rank in range(p)]
         expected = [as_memory_allows(*room) for room in rooms]
         expect_order(lab.one_f_one_b_order(p, m), expected, idea)
@@ -336,7 +340,9 @@ def test_interleaved_order__is_what_torch_runs(lab):
         expect_order(order, capture["order"], idea)
     alone = [ops("0F0 1F0 1B0 0F1 0B0 1F1 1B1 0B1")]
     expect_order(lab.interleaved_order(1, 2, 2), alone, idea)
-    for p, groups, v in product((1, 3, 5), (1, 2), (2, 3, 5)):
+    rng = random.Random(10)
+    for p, v in product((1, rng.randint(2, 5), rng.randint(6, 9)), (2, rng.randint(3, 6))):
+        groups = rng.randint(1, 3)
         expected = interleaved_as_memory_allows(p, groups * p, v)
         expect_order(lab.interleaved_order(p, groups * p, v), expected, idea)
 
@@ -370,6 +376,17 @@ def test_audit_order__says_who_is_right(lab):
     for capture in small(torch_orders("1F1B runtime", "Interleaved1F1B")):
         num_stages = capture["p"] * capture["v"]
         expect_equal(lab.audit_order(capture["order"], num_stages, capture["m"]), clean)
+    rng = random.Random(11)
+    for places in ([0, 0], [0, 1, 1, 0], [0, 1, 2]):
+        num_stages, m = len(places), rng.randint(2, 6)
+        order = dealt_order(places, m, rng)
+        missing, twice = rng.sample([op for row in order for op in row], 2)
+        stranger = (rng.choice("FB"), rng.randrange(9), m + rng.randrange(9))
+        order = [[op for op in row if op != missing] for row in order]
+        rng.choice(order).append(twice)
+        rng.choice(order).insert(0, stranger)
+        findings = {"missing": [missing], "unknown": [stranger], "repeated": [twice]}
+        expect_equal(lab.audit_order(order, num_stages, m), findings)
     by_hand = [
         (
             ([ops("0F0 0F0 0B0 2F0 0F0"), ops("1B0 1B0 1B7")], 2, 1),
@@ -424,7 +441,24 @@ def test_span_bubble__is_the_other_bubble(lab):
 )
 def test_span_bubble__and_tasks_8_to_12_refuse_bad_input(lab):
     """Tasks 8 to 13 refuse bad input by name and value."""
-    expect_refusals(lab, REFUSED_STRETCH)
+    expect_refusals(lab, refused_stretch())
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def sizes():
+    """(p, m): one stage, one microbatch, fewer microbatches than stages, and drawn ones."""
+    rng = random.Random(2)
+    drawn = [(rng.randint(2, 9), rng.randint(2, 16)) for _ in range(5)]
+    return [(1, 1), (1, 5), (2, 1), (5, 2), *drawn]
+
+
+def sweep():
+    """(p, m) up to 16 and 128: the ends, and some between them."""
+    rng = random.Random(3)
+    between = range(3, 128)
+    return [(p, m) for p in range(1, 17) for m in (1, 2, *sorted(rng.sample(between, 9)), 128)]
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -702,94 +736,107 @@ def earliest_grid(order, forward_ticks=1, backward_ticks=2):
 # Per function: a call that is right, and calls that are refused by a ValueError which names the
 # argument and its value.
 
-PLAN = {
-    "tp_size": 4,
-    "pp_size": 2,
-    "gpus_per_node": 8,
-    "num_layers": 32,
-    "hidden_size": 64,
-    "tokens": 1,
-    "m": 8,
-}
-STAGES = [Fraction(1), Fraction(2)]
-REFUSED = {
-    "bubble_fraction": [(3, 4), ((0, 4), "p", 0), ((4, -1), "m", -1)],
-    "schedule_grid": [(3, 4), ((0, 4), "p", 0), ((4, 0), "m", 0)],
-    "grid_bubble": [
-        ([[None, 0]],),
-        (([],), "grid"),
-        (([[], []],), "grid"),
-        (([[0], [0, 1]],), "grid"),
-    ],
-    "min_microbatches": [
-        (8, 0.1),
-        ((0, 0.1), "p", 0),
-        *(((8, budget), "budget", budget) for budget in (0.0, 1.0, -0.1, 1.5, 10)),
-    ],
-    "latency_s": [
-        (2, 1.0, 0.0),
-        ((0, 1.0, 0.0), "p", 0),
-        ((2, 0.0, 0.0), "model_s", 0.0),
-        ((2, 1.0, -0.5), "hop_s", -0.5),
-    ],
-    "throughput_per_s": [
-        (2, 1, 1.0, 0.0),
-        ((2, 0, 1.0, 0.0), "m", 0),
-        ((0, 1, 1.0, 0.0), "p", 0),
-        ((2, 1, -1.0, 0.0), "model_s", -1.0),
-        ((2, 1, 1.0, -0.5), "hop_s", -0.5),
-    ],
-    "decode_steps_per_s": [
-        (2, 1, 1.0, 0.0),
-        ((2, 0, 1.0, 0.0), "in_flight", 0),
-        ((0, 1, 1.0, 0.0), "p", 0),
-        ((2, 1, -1.0, 0.0), "model_s", -1.0),
-        ((2, 1, 1.0, -0.5), "hop_s", -0.5),
-    ],
-    "makespan_s": [
-        (STAGES, 3),
-        (([], 3), "stage_s"),
-        (([Fraction(1), Fraction(0)], 3), "stage_s"),
-        ((STAGES, 0), "m", 0),
-        ((STAGES, 2, -1), "hop_s", -1),
-    ],
-    "plan_bill": [
-        tuple(PLAN.values()),
-        *((tuple((PLAN | {name: 0}).values()), name, 0) for name in PLAN),
-        ((*PLAN.values(), 0), "bytes_per_value", 0),
-        (tuple((PLAN | {"pp_size": 33}).values()), "pp_size", 33),
-        (tuple((PLAN | {"tp_size": 3}).values()), "tp_size", 3),
-        (tuple((PLAN | {"tp_size": 12}).values()), "tp_size", 12),
-    ],
-}
-ORDER = [[("F", 0, 0), ("B", 0, 0)]]
-REFUSED_STRETCH = {
-    "replay": [
-        (ORDER,),
-        (([],), "order"),
-        (([[], []],), "order"),
-        (([[("F", 0, 0), ("X", 0, 0)]],), "order"),
-        ((ORDER, 0, 2), "forward_ticks", 0),
-        ((ORDER, 1, 0), "backward_ticks", 0),
-    ],
-    "one_f_one_b_order": [(2, 2), ((0, 4), "p", 0), ((4, 0), "m", 0)],
-    "interleaved_order": [
-        (2, 2, 2),
-        ((0, 4, 2), "p", 0),
-        ((2, 0, 2), "m", 0),
-        ((2, 4, 1), "v", 1),
-        ((4, 6, 2), "m", 6),
-    ],
-    "peak_live_activations": [(ORDER,), (([],), "order")],
-    "audit_order": [(ORDER, 1, 1), ((ORDER, 0, 1), "num_stages", 0), ((ORDER, 1, 0), "m", 0)],
-    "span_bubble": [
-        ([[None, 0]],),
-        (([],), "grid"),
-        (([[]],), "grid"),
-        (([[0], [0, 1]],), "grid"),
-        (([[None, None], [None, None]],), "grid"),
-    ],
-}
+
+def refused():
+    rng = random.Random(12)
+    p, m, below = rng.randint(2, 9), rng.randint(2, 9), rng.randint(-9, -1)
+    model_s, hop_s, negative_s = (rng.randint(*ends) / 8 for ends in ((1, 99), (0, 99), (-99, -1)))
+    stages = [Fraction(rng.randint(1, 9)) for _ in range(p)]
+    budgets = 0.0, 1.0, negative_s, 1 + model_s, rng.randint(2, 99)
+    plan = {
+        "tp_size": 4,
+        "pp_size": rng.randint(1, 9),
+        "gpus_per_node": 8,
+        "num_layers": rng.randint(9, 40),
+        "hidden_size": rng.randint(1, 99),
+        "tokens": rng.randint(1, 99),
+        "m": m,
+    }
+    too_many = plan["num_layers"] + rng.randint(1, 9)
+
+    def plans(name, *values):
+        return [(tuple((plan | {name: value}).values()), name, value) for value in values]
+
+    def rate(count):
+        return [
+            (p, m, model_s, hop_s),
+            ((p, below, model_s, hop_s), count, below),
+            ((0, m, model_s, hop_s), "p", 0),
+            ((p, m, negative_s, hop_s), "model_s", negative_s),
+            ((p, m, model_s, negative_s), "hop_s", negative_s),
+        ]
+
+    return {
+        "bubble_fraction": [(p, m), ((0, m), "p", 0), ((p, below), "m", below)],
+        "schedule_grid": [(p, m), ((below, m), "p", below), ((p, 0), "m", 0)],
+        "grid_bubble": [([[None, 0]],), *bad_grids(rng)],
+        "min_microbatches": [
+            (p, 0.1),
+            ((0, 0.1), "p", 0),
+            *(((p, budget), "budget", budget) for budget in budgets),
+        ],
+        "latency_s": [
+            (p, model_s, hop_s),
+            ((below, model_s, hop_s), "p", below),
+            ((p, 0.0, hop_s), "model_s", 0.0),
+            ((p, model_s, negative_s), "hop_s", negative_s),
+        ],
+        "throughput_per_s": rate("m"),
+        "decode_steps_per_s": rate("in_flight"),
+        "makespan_s": [
+            (stages, m),
+            (([], m), "stage_s"),
+            (([*stages, Fraction(0)], m), "stage_s"),
+            ((stages, below), "m", below),
+            ((stages, m, negative_s), "hop_s", negative_s),
+        ],
+        "plan_bill": [
+            tuple(plan.values()),
+            *(bad for name in plan for bad in plans(name, 0, below)),
+            ((*plan.values(), below), "bytes_per_value", below),
+            *plans("pp_size", too_many),
+            *plans("tp_size", rng.choice((3, 5, 6, 7)), rng.randint(9, 15)),
+        ],
+    }
+
+
+def refused_stretch():
+    rng = random.Random(13)
+    p, v, below = rng.randint(2, 6), rng.randint(2, 5), rng.randint(-9, 0)
+    i, uneven = rng.randrange(9), p * rng.randint(1, 5) + rng.randint(1, p - 1)
+    order = [[("F", 0, i), ("B", 0, i)]]
+    return {
+        "replay": [
+            (order,),
+            (([],), "order"),
+            (([[], []],), "order"),
+            (([[("F", 0, i), (rng.choice("GXf"), 0, i)]],), "order"),
+            ((order, below, 2), "forward_ticks", below),
+            ((order, 1, below), "backward_ticks", below),
+        ],
+        "one_f_one_b_order": [(p, p), ((below, p), "p", below), ((p, below), "m", below)],
+        "interleaved_order": [
+            (p, p * v, v),
+            ((below, p, v), "p", below),
+            ((p, below, v), "m", below),
+            ((p, p, 1), "v", 1),
+            ((p, uneven, v), "m", uneven),
+        ],
+        "peak_live_activations": [(order,), (([],), "order")],
+        "audit_order": [
+            (order, 1, i + 1),
+            ((order, below, 1), "num_stages", below),
+            ((order, 1, below), "m", below),
+        ],
+        "span_bubble": [([[None, i]],), *bad_grids(rng), (([[None] * p] * p,), "grid")],
+    }
+
+
+def bad_grids(rng):
+    """No rows, rows without cells, rows of different lengths."""
+    rows, width = rng.randint(1, 9), rng.randint(1, 9)
+    ragged = [[0] * width] * rows + [[0] * (width + 1)]
+    return [(([],), "grid"), (([[]] * rows,), "grid"), ((ragged,), "grid")]
 
 
 def expect_refusals(lab, table):
