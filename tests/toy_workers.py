@@ -1,24 +1,49 @@
-"""What ranks do in tests/test_toy_*.py: each function is one rank's part."""
+"""What ranks do in tests/test_toy_*.py: each function is one rank's part.
+
+To start a rank is to import Torch, so what can share a launch does: `one_after_the_other`.
+"""
 
 import os
 import signal
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from tensor_parallel_toy import shm_link
 from tensor_parallel_toy.config import ModelConfig
-from tensor_parallel_toy.equality import COLUMNS, SIZES, compare
+from tensor_parallel_toy.equality import COLUMNS, SIZES, check, compare
 from tensor_parallel_toy.group import TensorParallel
 from tensor_parallel_toy.link import Link
+from tensor_parallel_toy.lost_rank import explain
 from tensor_parallel_toy.measure.patience import be_patient, gloo_threads
+from tensor_parallel_toy.mistakes import kill_table  # noqa: F401
 from tensor_parallel_toy.model import Transformer
 from tensor_parallel_toy.nccl_link import NcclLink
 from tensor_parallel_toy.parallel_linear import ColumnParallelLinear, RowParallelLinear, _Column
 from tensor_parallel_toy.train import loss_sum, make_batch
 from torch.utils.checkpoint import checkpoint
+
+
+def one_after_the_other(tp, functions):
+    """{name: what it returned}; functions: name -> [name of a function here, its link].
+
+    Each gets a TensorParallel of its own on the same ranks, which lives until all have done.
+    """
+    found = {}
+    for name, (function, link) in functions.items():
+        own = TensorParallel(tp.group, tp.device, tp.store, link, timeout_s=tp.timeout_s)
+        found[name] = globals()[function](own)
+        dist.barrier()
+    return found
+
+
+def each_alone(tp):
+    """The equality suite with every rank in a group of its own: one rank, nobody to talk to."""
+    alone = [dist.new_group([rank]) for rank in range(tp.size)][tp.rank]
+    return check(TensorParallel(alone, tp.device, tp.store, timeout_s=tp.timeout_s))
 
 
 def layers(tp, column_in=8):
@@ -144,11 +169,6 @@ def arena_after_many_steps(tp):
     return tops
 
 
-def on_two_hosts(tp):
-    shm_link.host = lambda: f"host {tp.rank}"
-    shm_link.ShmLink(tp.group, tp.timeout_s)
-
-
 def split_unevenly(tp):
     _, row = layers(tp)
     row(torch.ones(5, 1, 4, dtype=torch.float64))
@@ -156,6 +176,24 @@ def split_unevenly(tp):
 
 def weight_split_unevenly(tp):
     ColumnParallelLinear(8, [8, 7], tp, torch.ones)
+
+
+def refused(tp, function):
+    try:
+        function(TensorParallel(tp.group, tp.device, tp.store, timeout_s=tp.timeout_s))
+    except Exception as error:
+        return explain(error, tp.timeout_s)
+
+
+def refusals(tp):
+    """What is said of each step that all ranks refuse before anything is sent."""
+    functions = (other_layer, other_shape, split_unevenly, weight_split_unevenly)
+    return {function.__name__: refused(tp, function) for function in functions}
+
+
+def refused_on_two_hosts(tp):
+    with patch.object(shm_link, "host", lambda: f"host {tp.rank}"):
+        return refused(tp, lambda tp: shm_link.ShmLink(tp.group, tp.timeout_s))
 
 
 def gradients(losses, *models):
