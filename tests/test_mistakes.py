@@ -63,8 +63,8 @@ def test_checks_that_do_not_run_reject_nothing_and_let_nothing_survive(course):
 
 def try_mistake_in_a_process(course, name):
     code = (
-        "from labkit.loading import find_labs; from labkit.mistakes.__main__ import try_mistake; "
-        f"print(try_mistake(find_labs()[0], {name!r}).problem)"
+        "from labkit.loading import find_labs; from labkit.mistakes.__main__ import try_mistakes; "
+        f"print(try_mistakes(find_labs()[0], {name!r})[0].problem)"
     )
     return course.run("-c", code).text.strip()
 

@@ -7,12 +7,14 @@ import argparse
 import contextlib
 import io
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 
 import pytest
 
 from labkit.loading import Implementation, Lab, choose_lab, find_labs
-from labkit.mistakes.bank import Mistake, load_bank
+from labkit.mistakes.bank import Bank, Mistake, load_bank
+from labkit.plugin import STATE
 
 
 @dataclass
@@ -34,35 +36,62 @@ class Verdict:
         return ""
 
 
-def try_mistake(lab: Lab, name: str) -> Verdict:
-    """Run the tests that a mistake names on the solution with that mistake in it."""
+class Bench:
+    """A pytest plugin: collects a lab's checks once and runs, for each mistake, those it names."""
+
+    def __init__(self, bank: Bank, lab: Lab, mistakes: list[Mistake]):
+        self.implementation = Implementation(bank.solution, lab.file("solution"))
+        self.bank, self.mistakes = bank, mistakes
+        self.claims, self.verdicts = {}, []
+
+    def pytest_lab_implementation(self, lab, config):
+        return self.implementation
+
+    def pytest_runtest_logreport(self, report):
+        claim = getattr(report, "claim", None)
+        if claim and claim["outcome"] != "passed":
+            self.claims.setdefault(claim["name"], claim)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        state, cases = session.config.stash[STATE], defaultdict(list)
+        for item in session.items:
+            cases[item.originalname].append(item)
+        for mistake in self.mistakes:
+            if unknown := [name for name in mistake.rejected_by if name not in cases]:
+                raise pytest.UsageError(f"{mistake.name} names {unknown[0]}, which is no check")
+            self.claims.clear()
+            state.out_of_time.clear()
+            state.items = [item for name in mistake.rejected_by for item in cases[name]]
+            with self.bank.applied(mistake):
+                for item in state.items:
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            self.verdicts.append(self._verdict(mistake))
+        return True
+
+    def _verdict(self, mistake):
+        failed = [name for name, claim in self.claims.items() if claim["outcome"] == "failed"]
+        crashed = [name for name in failed if self.claims[name]["crashed"]]
+        hints = " ".join(claim["hint"] for claim in self.claims.values())
+        return Verdict(mistake, [n for n in failed if n not in crashed], crashed, hints)
+
+
+def try_mistakes(lab: Lab, *names: str) -> list[Verdict]:
+    """Run the checks that each mistake names on the solution with that mistake in it.
+
+    names: of the mistakes; the whole bank by default.
+    """
     bank = load_bank(lab)
-    mistake = next(m for m in bank.mistakes if m.name == name)
-
-    class Substitute:
-        """Supplies the mutated solution and collects the outcomes."""
-
-        claims = {}
-
-        def pytest_lab_implementation(self, lab, config):
-            return Implementation(bank.solution, lab.file("solution"))
-
-        def pytest_runtest_logreport(self, report):
-            claim = getattr(report, "claim", None)
-            if claim and claim["outcome"] != "passed":
-                self.claims.setdefault(claim["name"], claim)
-
-    substitute = Substitute()
+    mistakes = [mistake for mistake in bank.mistakes if not names or mistake.name in names]
+    bench = Bench(bank, lab, mistakes)
     options = ["-q", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    named = [f"{lab.file('test_lab')}::{name}" for name in mistake.rejected_by]
-    with bank.applied(mistake), contextlib.redirect_stdout(io.StringIO()):
-        status = pytest.main([*named, *options], plugins=[substitute])
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise SystemExit(f"{lab.prefix}: the checks that {name} names did not run ({status!r})")
-    failed = [n for n, c in substitute.claims.items() if c["outcome"] == "failed"]
-    crashed = [n for n in failed if substitute.claims[n]["crashed"]]
-    hints = " ".join(c["hint"] for c in substitute.claims.values())
-    return Verdict(mistake, [n for n in failed if n not in crashed], crashed, hints)
+    with contextlib.redirect_stdout(io.StringIO()):
+        status = pytest.main([str(lab.file("test_lab")), *options], plugins=[bench])
+    if len(bench.verdicts) < len(mistakes):
+        raise SystemExit(
+            f"{lab.prefix}: the checks that the mistakes name did not run ({status!r})"
+        )
+    return bench.verdicts
 
 
 def main(arguments=None) -> int:
@@ -76,15 +105,15 @@ def main(arguments=None) -> int:
         parser.error(str(error))
     problems = hints = mistakes = 0
     for lab in labs:
-        names = [mistake.name for mistake in load_bank(lab).mistakes]
-        print(f"{lab.name}: {len(names)} mistakes")
-        problems += not names  # an empty bank proves nothing
-        for name in names:
-            verdict = try_mistake(lab, name)
+        verdicts = try_mistakes(lab)
+        print(f"{lab.name}: {len(verdicts)} mistakes")
+        problems += not verdicts  # an empty bank proves nothing
+        for verdict in verdicts:
             problems, mistakes = problems + bool(verdict.problem), mistakes + 1
             hints += bool(verdict.hint)
             shown = "hint" if verdict.hint else "    "
-            print(f"  {'SURVIVES' if verdict.problem else 'rejected'} {shown} {name}")
+            outcome = "SURVIVES" if verdict.problem else "rejected"
+            print(f"  {outcome} {shown} {verdict.mistake.name}")
             if verdict.problem:
                 print(f"           {verdict.problem}")
             else:
