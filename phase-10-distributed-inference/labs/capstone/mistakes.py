@@ -1,5 +1,21 @@
 """Plausible mistakes of the capstone. See labkit/mistakes.py for how the bank is used."""
 
+# Most are the solution, asked something else; it stands here under its own names.
+
+_split_faults, _sequence_kv_bytes, _memory_verdicts = (
+    split_faults, sequence_kv_bytes, memory_verdicts,
+)  # fmt: skip
+_choose, _decompose, _diagnose, _stage_times = choose, decompose, diagnose, stage_times
+
+
+def _changed(layers, **values):
+    """Layers with other values of what they have, each computed from the layer."""
+    return [
+        layer | {name: value_of(layer) for name, value_of in values.items() if name in layer}
+        for layer in layers
+    ]
+
+
 # --- Part A: place a model -----------------------------------------------------------------------
 
 
@@ -10,14 +26,10 @@ def split_faults__kv_heads_must_divide(model, tp_size, pp_size):
 
     Rejected by: test_split_faults__name_everything_that_does_not_divide
     """
-    require(tp_size=tp_size, pp_size=pp_size)
-    faults = [] if model["num_heads"] % tp_size == 0 else ["num_heads"]
-    if not model["latent"] and model["num_kv_heads"] % tp_size:
-        faults.append("num_kv_heads")
-    if model["num_layers"] < pp_size:
-        faults.append("num_layers")
-    cut = model["widths"].items()
-    return faults + [name for name, (width, block) in cut if width % (tp_size * block)]
+    found = _split_faults(model, tp_size, pp_size)
+    if not model["latent"] and model["num_kv_heads"] % tp_size and "num_kv_heads" not in found:
+        found.insert("num_heads" in found, "num_kv_heads")
+    return found
 
 
 def split_faults__latent_has_heads(model, tp_size, pp_size):
@@ -27,15 +39,7 @@ def split_faults__latent_has_heads(model, tp_size, pp_size):
 
     Rejected by: test_split_faults__latent_stages_and_blocks
     """
-    require(tp_size=tp_size, pp_size=pp_size)
-    kv_heads = model["num_kv_heads"]
-    faults = [] if model["num_heads"] % tp_size == 0 else ["num_heads"]
-    if max(kv_heads, tp_size) % min(kv_heads, tp_size):
-        faults.append("num_kv_heads")
-    if model["num_layers"] < pp_size:
-        faults.append("num_layers")
-    cut = model["widths"].items()
-    return faults + [name for name, (width, block) in cut if width % (tp_size * block)]
+    return _split_faults(model | {"latent": False}, tp_size, pp_size)
 
 
 def split_faults__blocks_forgotten(model, tp_size, pp_size):
@@ -45,28 +49,8 @@ def split_faults__blocks_forgotten(model, tp_size, pp_size):
 
     Rejected by: test_split_faults__latent_stages_and_blocks
     """
-    require(tp_size=tp_size, pp_size=pp_size)
-    kv_heads = model["num_kv_heads"]
-    faults = [] if model["num_heads"] % tp_size == 0 else ["num_heads"]
-    if not model["latent"] and max(kv_heads, tp_size) % min(kv_heads, tp_size):
-        faults.append("num_kv_heads")
-    if model["num_layers"] < pp_size:
-        faults.append("num_layers")
-    return faults + [name for name, (width, _) in model["widths"].items() if width % tp_size]
-
-
-def _kv_bytes(layers, num_tokens, tp_size, heads_of, latent_over=1, keys_and_values=2, keep=True):
-    total = 0
-    for layer in layers:
-        tokens = min(num_tokens, layer.get("window", num_tokens)) if keep else num_tokens
-        if layer["kind"] == "latent":
-            elements = tokens * layer["width"] / latent_over
-        elif layer["kind"] == "state":
-            elements = layer["elements"] / tp_size
-        else:
-            elements = keys_and_values * tokens * heads_of(layer["kv_heads"]) * layer["head_dim"]
-        total += layer["count"] * elements * layer["element_bytes"]
-    return total
+    widths = {name: (width, 1) for name, (width, _) in model["widths"].items()}
+    return _split_faults(model | {"widths": widths}, tp_size, pp_size)
 
 
 def sequence_kv_bytes__latent_divided(layers, num_tokens, tp_size):
@@ -77,9 +61,9 @@ def sequence_kv_bytes__latent_divided(layers, num_tokens, tp_size):
 
     Rejected by: test_sequence_kv_bytes__windows_latents_and_states
     """
-    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
-    heads_of = lambda heads: max(1, heads // tp_size)  # noqa: E731
-    return _kv_bytes(layers, num_tokens, tp_size, heads_of, latent_over=tp_size)
+    require(tp_size=tp_size)
+    latent = _changed(layers, width=lambda layer: layer["width"] / tp_size)
+    return _sequence_kv_bytes(latent, num_tokens, tp_size)
 
 
 def sequence_kv_bytes__fraction_of_a_head(layers, num_tokens, tp_size):
@@ -89,8 +73,9 @@ def sequence_kv_bytes__fraction_of_a_head(layers, num_tokens, tp_size):
 
     Rejected by: test_sequence_kv_bytes__heads_are_divided_and_held_again
     """
-    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
-    return _kv_bytes(layers, num_tokens, tp_size, lambda heads: heads / tp_size)
+    require(tp_size=tp_size)
+    spread = {"head_dim": lambda layer: layer["head_dim"] * layer["kv_heads"] / tp_size}
+    return _sequence_kv_bytes(_changed(layers, **spread, kv_heads=lambda _: 1), num_tokens, tp_size)
 
 
 def sequence_kv_bytes__keys_only(layers, num_tokens, tp_size):
@@ -100,9 +85,8 @@ def sequence_kv_bytes__keys_only(layers, num_tokens, tp_size):
 
     Rejected by: test_sequence_kv_bytes__heads_are_divided_and_held_again
     """
-    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
-    heads_of = lambda heads: max(1, heads // tp_size)  # noqa: E731
-    return _kv_bytes(layers, num_tokens, tp_size, heads_of, keys_and_values=1)
+    keys = _changed(layers, head_dim=lambda layer: layer["head_dim"] / 2)
+    return _sequence_kv_bytes(keys, num_tokens, tp_size)
 
 
 def sequence_kv_bytes__window_forgotten(layers, num_tokens, tp_size):
@@ -112,23 +96,8 @@ def sequence_kv_bytes__window_forgotten(layers, num_tokens, tp_size):
 
     Rejected by: test_sequence_kv_bytes__windows_latents_and_states
     """
-    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
-    heads_of = lambda heads: max(1, heads // tp_size)  # noqa: E731
-    return _kv_bytes(layers, num_tokens, tp_size, heads_of, keep=False)
-
-
-def _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context):
-    fitting = (
-        n for n in range(1, full_context + 1) if sequence_kv_bytes(layers, n, tp_size) > free
-    )
-    longest = next(fitting, full_context + 1) - 1
-    return {
-        "kv_bytes": free,
-        "weights_load": weights_bytes <= budget,
-        "tokens_fit": sequence_kv_bytes(layers, tokens, tp_size) <= free,
-        "full_context_fits": longest == full_context,
-        "longest_context": longest,
-    }
+    whole = _changed(layers, window=lambda _: num_tokens)
+    return _sequence_kv_bytes(whole, num_tokens, tp_size)
 
 
 def memory_verdicts__decimal_label(
@@ -140,9 +109,9 @@ def memory_verdicts__decimal_label(
 
     Rejected by: test_memory_verdicts__of_an_h100
     """
-    budget = utilization * (80e9 if 80e9 < reported_bytes < 90e9 else reported_bytes)
-    free = budget - weights_bytes - other_bytes
-    return _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context)
+    label = 80e9 if 80e9 < reported_bytes < 90e9 else reported_bytes
+    rest = (weights_bytes, other_bytes, layers, tp_size, tokens, full_context)
+    return _memory_verdicts(label, utilization, *rest)
 
 
 def memory_verdicts__weights_against_all_memory(
@@ -155,7 +124,9 @@ def memory_verdicts__weights_against_all_memory(
     Rejected by: test_memory_verdicts__three_that_people_mix_up
     """
     free = utilization * (reported_bytes - weights_bytes - other_bytes)
-    return _verdicts(reported_bytes, free, weights_bytes, layers, tp_size, tokens, full_context)
+    room = (layers, tp_size, tokens, full_context)
+    found = _memory_verdicts(reported_bytes, 1, 0, reported_bytes - free, *room)
+    return found | {"weights_load": weights_bytes <= reported_bytes}
 
 
 def memory_verdicts__other_forgotten(
@@ -167,9 +138,8 @@ def memory_verdicts__other_forgotten(
 
     Rejected by: test_memory_verdicts__three_that_people_mix_up
     """
-    budget = utilization * reported_bytes
-    free = budget - weights_bytes
-    return _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context)
+    rest = (layers, tp_size, tokens, full_context)
+    return _memory_verdicts(reported_bytes, utilization, weights_bytes, 0, *rest)
 
 
 def memory_verdicts__loads_is_fits(
@@ -181,9 +151,8 @@ def memory_verdicts__loads_is_fits(
 
     Rejected by: test_memory_verdicts__three_that_people_mix_up
     """
-    budget = utilization * reported_bytes
-    free = budget - weights_bytes - other_bytes
-    found = _verdicts(budget, free, weights_bytes, layers, tp_size, tokens, full_context)
+    rest = (layers, tp_size, tokens, full_context)
+    found = _memory_verdicts(reported_bytes, utilization, weights_bytes, other_bytes, *rest)
     return found | {"tokens_fit": found["weights_load"], "full_context_fits": found["weights_load"]}
 
 
@@ -356,22 +325,7 @@ def choose__most_tokens_in_all(plans, ttft_s, tpot_s):
 
     Rejected by: test_choose__most_tokens_per_gpu_within_the_limits
     """
-    kept = [
-        plan
-        for plan in plans
-        if all(
-            limit is None or plan[key][1] <= limit
-            for key, limit in (("ttft_s", ttft_s), ("tpot_s", tpot_s))
-        )
-    ]
-    kept.sort(key=lambda plan: -plan["tokens_per_s"][1])
-    first, second, *_ = [*kept, None, None]
-    close = second is not None and second["tokens_per_s"][0] >= first["tokens_per_s"][2]
-    return {
-        "choice": first and first["name"],
-        "runner_up": second and second["name"],
-        "close": close,
-    }
+    return _choose([plan | {"num_gpus": 1} for plan in plans], ttft_s, tpot_s)
 
 
 def choose__limits_ignored(plans, ttft_s, tpot_s):
@@ -381,16 +335,7 @@ def choose__limits_ignored(plans, ttft_s, tpot_s):
 
     Rejected by: test_choose__most_tokens_per_gpu_within_the_limits
     """
-    kept = sorted(
-        plans, key=lambda plan: (-plan["tokens_per_s"][1] / plan["num_gpus"], plan["num_gpus"])
-    )
-    first, second, *_ = [*kept, None, None]
-    rates = [p and [r / p["num_gpus"] for r in p["tokens_per_s"]] for p in (first, second)]
-    return {
-        "choice": first and first["name"],
-        "runner_up": second and second["name"],
-        "close": second is not None and rates[1][0] >= rates[0][2],
-    }
+    return _choose(plans, None, None)
 
 
 def regret__error_of_the_number(predicted, measured):
@@ -405,8 +350,6 @@ def regret__error_of_the_number(predicted, measured):
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------
-
-_decompose, _diagnose, _stage_times = decompose, diagnose, stage_times
 
 
 def decompose__all_of_it_is_network(evidence):
