@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -491,6 +492,14 @@ def test_a_box_file_that_lacks_something_is_one_sentence(capsys, tmp_path, own):
     path.write_text(json.dumps(own))
     status, out, err = run(capsys, "--model", "llama-3.1-8b", "--box", path)
     assert status == 2 and out == "" and err.count("\n") == 1
+
+
+def test_two_hundred_candidates_take_less_than_a_second():
+    model, box = models.read("llama-3.1-405b"), hardware.box("h100", 120)
+    began = time.process_time()  # of this process: others on the machine do not count
+    candidates, _ = plans.evaluate_all(model, box, Load(2000, 500, 1024))
+    assert len(candidates) >= 80
+    assert time.process_time() - began < len(candidates) / 200
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback():

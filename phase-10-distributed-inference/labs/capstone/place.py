@@ -23,31 +23,29 @@ from labkit.loading import run_program
 GIB = 2**30
 
 
-def whole(name):
-    def read(text):
-        try:
-            value = int(text.replace(",", "").replace("_", ""))
-        except ValueError:
-            value = 0
-        if value < 1:
-            raise argparse.ArgumentTypeError(f"{name} is a whole number, 1 or more, not {text!r}")
-        return value
-
-    return read
+def whole(text):
+    try:
+        value = int(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"a whole number, 1 or more, not {text!r}")
+    return value
 
 
-def above(name, most=None):
-    def read(text):
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not 0 < value < float("inf") or most is not None and value > most:
-            limit = f" and at most {most}" if most else ""
-            raise argparse.ArgumentTypeError(f"{name} is a number above 0{limit}, not {text!r}")
-        return value
+def above(text, most=float("inf")):
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value <= most or value == float("inf"):
+        limit = f" and at most {most}" if most == 1 else ""
+        raise argparse.ArgumentTypeError(f"a number above 0{limit}, not {text!r}")
+    return value
 
-    return read
+
+def part(text):
+    return above(text, most=1)
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,8 +72,8 @@ def parser():
     add("--config", help="a config.json, or a folder with one (its safetensors give exact bytes)")
     add("--quant", help="weights as if quantised: bf16, fp8, fp8-block, int4, mxfp4, nvfp4")
     add("--gpu", help="a name of gpus.json")
-    add("--gpus", type=whole("--gpus"), help="GPUs in a node (default: as the GPU is sold)")
-    add("--nodes", type=whole("--nodes"), default=1)
+    add("--gpus", type=whole, help="GPUs in a node (default: as the GPU is sold)")
+    add("--nodes", type=whole, default=1)
     add(
         "--box", help="a JSON file of your own: gpu, link, network, links, constants, engine, price"
     )
@@ -85,24 +83,22 @@ def parser():
     add(
         "--engine", default="vllm", help="its host time: vllm, vllm-0.5, vllm-eager, sglang, trtllm"
     )
-    add("--prompt", type=whole("--prompt"), default=1000, help="tokens (default: %(default)s)")
-    add("--output", type=whole("--output"), default=500, help="tokens (default: %(default)s)")
-    add("--concurrency", type=whole("--concurrency"), default=64, help="clients (%(default)s)")
-    add("--ttft", type=above("--ttft"), help="most seconds to the first token")
-    add("--tpot", type=above("--tpot"), help="most seconds per further token")
-    add("--context", type=whole("--context"), help="longest context wanted (default: the model's)")
+    add("--prompt", type=whole, default=1000, help="tokens (default: %(default)s)")
+    add("--output", type=whole, default=500, help="tokens (default: %(default)s)")
+    add("--concurrency", type=whole, default=64, help="clients (%(default)s)")
+    add("--ttft", type=above, help="most seconds to the first token")
+    add("--tpot", type=above, help="most seconds per further token")
+    add("--context", type=whole, help="longest context wanted (default: the model's)")
     add(
         "--utilization",
-        type=above("--utilization", 1),
+        type=part,
         default=0.92,
         help="--gpu-memory-utilization (default: %(default)s, as vLLM 0.32.0)",
     )
     add("--kv-dtype", choices=["auto", "fp8"], default="auto")
-    add(
-        "--batched-tokens", type=whole("--batched-tokens"), help="tokens of a step (vLLM's default)"
-    )
-    add("--max-seqs", type=whole("--max-seqs"), help="sequences of a step (vLLM's default)")
-    add("--price", type=above("--price"), help="of one GPU for one hour")
+    add("--batched-tokens", type=whole, help="tokens of a step (vLLM's default)")
+    add("--max-seqs", type=whole, help="sequences of a step (vLLM's default)")
+    add("--price", type=above, help="of one GPU for one hour")
     add("--calibrate", help='a measured row: {"plan": {"tp": 2}, "tokens_per_s": 1234} or "tpot_s"')
     add("--plan", help="look at this plan of the table instead of the choice, as TP4 or '2 x TP4'")
     add("--check", help="hold a vLLM start-up log against the plan")

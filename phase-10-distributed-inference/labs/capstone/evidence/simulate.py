@@ -10,39 +10,28 @@ OVERHEAD_US = 150  # of a step, outside its segments
 SKEW = 0.07  # healthy ranks of one machine differ by so much, either way
 
 
-def tensor_parallel(
-    seed,
-    *,
-    num_ranks=2,
-    num_steps=64,
-    num_layers=4,
-    slow=None,
-    strength=1.0,
-    foreign=None,
-    link=(40.0, 2000.0),
-    latency_factor=1.0,
-    rate_factor=1.0,
-    bad_steps=0.0,
-    cause="healthy",
-):
-    """slow: a rank that computes `strength` times as long. foreign: {core: share of others}.
+# What may be wrong. slow: a rank that computes `strength` times as long. foreign: {core: share of
+# others}. The factors spoil the link, in all steps or in the part bad_steps of them.
+NO_FAULT = {"slow": None, "strength": 1.0, "foreign": {}}
+NO_FAULT |= {"latency_factor": 1.0, "rate_factor": 1.0, "bad_steps": 0.0}
 
-    link: latency in us and bytes per us of a healthy run; the factors spoil it, in all steps or in
-    the part bad_steps of them.
-    """
-    settings = dict(num_ranks=num_ranks, num_steps=num_steps, num_layers=num_layers)
-    fault = dict(slow=slow, strength=strength, foreign=foreign or {})
-    spoilt = dict(latency_factor=latency_factor, rate_factor=rate_factor, bad_steps=bad_steps)
-    run = _ranks(f"{seed}", link=link, **settings, **fault, **spoilt)
-    without = _ranks(f"{seed}", link=link, **settings)
+
+def tensor_parallel(
+    seed, *, num_ranks=2, num_steps=64, num_layers=4, link=(40.0, 2000.0), cause="healthy", **fault
+):
+    """link: latency in us and bytes per us of a healthy run. fault: as in NO_FAULT."""
+    size = (num_ranks, num_steps, num_layers, link)
+    run, without = (
+        _ranks(f"{seed}", *size, **NO_FAULT | fault),
+        _ranks(f"{seed}", *size, **NO_FAULT),
+    )
+    healthy = _ranks(f"{seed} another day", *size, **NO_FAULT)
     plan = {"tp_size": num_ranks, "pp_size": 1, "hosts": 1, "model": _model(num_layers)}
-    healthy = _ranks(f"{seed} another day", link=link, **settings)
-    start_up = _start_up(num_ranks, num_ranks, 8)
-    found = {"plan": plan, "start_up": start_up, **run}
+    found = {"plan": plan, "start_up": _start_up(num_ranks, num_ranks, 8)}
     cost = 0.0 if cause in ("healthy", "disturbed") else 1 - _mean_step(without) / _mean_step(run)
-    where = slow if cause in ("slow-rank", "busy-neighbour") else None
+    where = fault.get("slow") if cause in ("slow-rank", "busy-neighbour") else None
     truth = {"cause": cause, "where": "link" if "link" in cause else where, "cost": cost}
-    return found | {"healthy": {"plan": plan, "start_up": start_up, **healthy}}, truth
+    return found | run | {"healthy": found | healthy}, truth
 
 
 def _model(num_layers):
@@ -62,20 +51,8 @@ def _start_up(processes, world_size, num_kv_heads, parameters_bytes=77_000_000):
     ]
 
 
-def _ranks(
-    seed,
-    *,
-    num_ranks,
-    num_steps,
-    num_layers,
-    link,
-    slow=None,
-    strength=1.0,
-    foreign=None,
-    latency_factor=1.0,
-    rate_factor=1.0,
-    bad_steps=0.0,
-):
+def _ranks(seed, num_ranks, num_steps, num_layers, link, *, slow, strength, foreign, **spoilt):
+    bad_steps = spoilt["bad_steps"]
     draw = random.Random(seed)
     skew = [1 + draw.uniform(-SKEW, SKEW) for _ in range(num_ranks)]
     clocks = [draw.randrange(10**9) for _ in range(num_ranks)]
@@ -84,8 +61,8 @@ def _ranks(
         running = min(1 + number // 4, 4)
         tokens = running + (draw.randrange(12, 40) if number % 8 == 0 else 0)
         bad = not bad_steps or draw.random() < bad_steps
-        latency = link[0] * (latency_factor if bad else 1)
-        rate = link[1] / (rate_factor if bad else 1)
+        latency = link[0] * (spoilt["latency_factor"] if bad else 1)
+        rate = link[1] / (spoilt["rate_factor"] if bad else 1)
         at = [now] * num_ranks
         calls = [[] for _ in range(num_ranks)]
         for _ in range(2 * num_layers + 1):
@@ -105,7 +82,7 @@ def _ranks(
             ranks[rank]["steps"][-1]["end_us"] += clocks[rank]
         requests.append({"arrived_us": round(now), "token_us": [round(max(at) + OVERHEAD_US)]})
         now = float(round(max(at) + OVERHEAD_US))
-    processor = _processor(draw, num_ranks, slow, strength, foreign or {})
+    processor = _processor(draw, num_ranks, slow, strength, foreign)
     return {"ranks": ranks, "requests": requests, "processor": processor}
 
 

@@ -41,9 +41,9 @@ class Plan:
         return (f"{self.replicas} x " if self.replicas > 1 else "") + " x ".join(parts)
 
 
-@dataclass
+@dataclass(eq=False)
 class Rank:
-    """One rank of a stage: bytes it holds, and what a token costs it."""
+    """One rank of a stage: bytes it holds, and what a token costs it. Equal stages share one."""
 
     layers: range = range(0)
     always_bytes: float = 0.0  # read in every step
@@ -61,6 +61,11 @@ class Rank:
 _ranks = {}
 
 
+def different_ranks(model, plan):
+    """One Rank for all pipeline stages that are equal."""
+    return list(dict.fromkeys(ranks(model, plan)))
+
+
 def ranks(model, plan):
     """One Rank per pipeline stage. ValueError where the learner's rank_shape refuses the split."""
     key = (id(model), plan.tp_size, plan.pp_size, plan.ep_size)
@@ -72,9 +77,17 @@ def ranks(model, plan):
 def _cut(model, plan):
     ledger = labs.ledger()
     counts = ledger.stage_layers(model.num_layers, plan.pp_size)
-    cut, stages, first = {}, [], 0
+    cut, made, stages, first = {}, {}, [], 0
+    where = {0: ("first", "both"), plan.pp_size - 1: ("last", "both")}
+    if plan.pp_size == 1:
+        where = {0: ("first", "both", "last")}
     for stage, count in enumerate(counts):
         rank = Rank(layers=range(first, first + count))
+        first += count
+        kind = (where.get(stage), *(id(model.layers[number]) for number in rank.layers))
+        stages.append(made.setdefault(kind, rank))
+        if stages[-1] is not rank:
+            continue
         for number in rank.layers:
             layer = model.layers[number]
             if id(layer) not in cut:
@@ -82,13 +95,8 @@ def _cut(model, plan):
             _add(rank, cut[id(layer)])
             if model.attention[number] != "state":
                 rank.attention_width += _attention_width(model) / plan.tp_size
-        where = {0: ("first", "both"), plan.pp_size - 1: ("last", "both")}
-        if plan.pp_size == 1:
-            where = {0: ("first", "both", "last")}
         outside = [entry for entry in model.outside if entry["where"] in where.get(stage, ())]
         _add(rank, _sizes(model, outside, plan, last=stage == plan.pp_size - 1))
-        stages.append(rank)
-        first += count
     return stages
 
 
@@ -156,7 +164,7 @@ def verdicts(model, plan, fixed, load):
     """The capstone's memory_verdicts of the stage with the least room, with what it was given."""
     other = other_bytes(model, plan, fixed, load.batched_tokens, load.max_seqs)
     tightest = None
-    for rank in ranks(model, plan):
+    for rank in different_ranks(model, plan):
         weights = weights_bytes(model, plan, rank)
         layers = model.kv_layers(rank.layers, load.kv_bytes, load.batched_tokens)
         utilization = load.utilization

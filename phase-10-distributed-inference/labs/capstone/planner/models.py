@@ -16,34 +16,21 @@ from planner import quantisation
 MODELS = Path(__file__).resolve().parent.parent / "models"
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
 
-# What each adds to a Llama. "window": which layers look back a limited way when layer_types does
-# not say so; "experts": the field that counts them. Sources: vllm/model_executor/models/*.py.
+# What each adds to a Llama. "full_every" n: where layer_types does not say so, layers n, 2n, ...
+# look back all the way, the others through the window (math.inf: all do); "experts": the field that
+# counts them. Sources: vllm/model_executor/models/*.py.
 ARCHITECTURES = {
     "LlamaForCausalLM": {},
-    "MistralForCausalLM": {"window": lambda layer, config: True},
-    "Qwen2ForCausalLM": {"qkv_bias": True, "window": lambda layer, config: False},
-    "Qwen3ForCausalLM": {"qk_norm": "head", "window": lambda layer, config: False},
-    "Phi3ForCausalLM": {"window": lambda layer, config: True},
-    "Gemma2ForCausalLM": {"tied": True, "norms": 4, "window": lambda layer, c: layer % 2 == 0},
-    "Gemma3ForCausalLM": {
-        "tied": True,
-        "norms": 4,
-        "qk_norm": "head",
-        "window": lambda layer, c: (layer + 1) % (c.get("sliding_window_pattern") or 6) != 0,
-    },
-    "MixtralForCausalLM": {"experts": "num_local_experts", "window": lambda layer, c: True},
-    "Qwen3MoeForCausalLM": {
-        "qk_norm": "head",
-        "experts": "num_experts",
-        "window": lambda layer, c: False,
-    },
-    "GptOssForCausalLM": {
-        "experts": "num_local_experts",
-        "attention_bias": True,
-        "sinks": True,
-        "expert_bias": True,
-        "window": lambda layer, c: layer % 2 == 0,
-    },
+    "MistralForCausalLM": {"full_every": math.inf},
+    "Qwen2ForCausalLM": {"qkv_bias": True},
+    "Qwen3ForCausalLM": {"qk_norm": "head"},
+    "Phi3ForCausalLM": {"full_every": math.inf},
+    "Gemma2ForCausalLM": {"tied": True, "norms": 4, "full_every": 2},
+    "Gemma3ForCausalLM": {"tied": True, "norms": 4, "qk_norm": "head", "full_every": 6},
+    "MixtralForCausalLM": {"experts": "num_local_experts", "full_every": math.inf},
+    "Qwen3MoeForCausalLM": {"qk_norm": "head", "experts": "num_experts"},
+    "GptOssForCausalLM": {"experts": "num_local_experts", "expert_bias": True, "full_every": 2}
+    | {"attention_bias": True},
     "Glm4MoeForCausalLM": {"experts": "n_routed_experts"},
     "MiniMaxM2ForCausalLM": {"experts": "num_local_experts", "qk_norm": "all"},
     "DeepseekV2ForCausalLM": {"experts": "n_routed_experts", "latent": True},
@@ -318,13 +305,13 @@ def _attention_kinds(config, traits):
     elif every := config.get("full_attention_interval"):
         kinds = tuple("state" if (n + 1) % every else "full" for n in range(layers))
     else:
-        looks_back = traits.get("window", lambda layer, config: False)
-        if config.get("use_sliding_window"):
-            first = config.get("max_window_layers", 0)
-            looks_back = lambda layer, config: layer >= first  # noqa: E731
-        kinds = tuple(
-            "window" if window and looks_back(n, config) else "full" for n in range(layers)
-        )
+        every = config.get("sliding_window_pattern") or traits.get("full_every")
+        first = config.get("max_window_layers", 0) if config.get("use_sliding_window") else None
+
+        def looks_back(n):
+            return n >= first if first is not None else "full_every" in traits and (n + 1) % every
+
+        kinds = tuple("window" if window and looks_back(n) else "full" for n in range(layers))
     if "window" in kinds and not window:
         raise ValueError("config.json: layer_types has sliding_attention, but no sliding_window")
     if "state" in kinds:
@@ -361,67 +348,61 @@ def _state_elements(config):
 
 
 def _attention(m, number):
-    at, h, config, traits = f"model.layers.{number}.", m.hidden_size, m.config, m.traits
-    norms = [_entry(at + f"norm_{n}", [h], "whole") for n in range(traits.get("norms", 2))]
-    attn = at + "self_attn."
-    if m.attention[number] == "latent":
-        rank, nope, rope, value = (config[name] for name in MLA)
-        q, heads = config.get("q_lora_rank"), m.num_heads
-        query = [_entry(attn + "q_proj", [heads * (nope + rope), h], "rows")]
-        if q:
-            query = [
-                _entry(attn + "q_a_proj", [q, h], "whole"),
-                _entry(attn + "q_a_layernorm", [q], "whole"),
-                _entry(attn + "q_b_proj", [heads * (nope + rope), q], "rows"),
-            ]
-        return (
-            norms
-            + query
-            + [
-                _entry(attn + "kv_a_proj_with_mqa", [rank + rope, h], "whole"),
-                _entry(attn + "kv_a_layernorm", [rank], "whole"),
-                _entry(attn + "kv_b_proj", [heads * (nope + value), rank], "rows"),
-                _entry(attn + "o_proj", [h, heads * value], "columns"),
-            ]
-        )
-    if m.attention[number] == "state":
-        keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
-        values = config["linear_num_value_heads"] * config["linear_value_head_dim"]
-        return norms + [
-            _entry(at + "linear_attn.in_proj_qkvz", [2 * keys + 2 * values, h], "rows"),
-            _entry(
-                at + "linear_attn.in_proj_ba", [2 * config["linear_num_value_heads"], h], "rows"
-            ),
-            _entry(at + "linear_attn.out_proj", [h, values], "columns"),
-        ]
-    heads, kv_heads, d = m.num_heads, m.num_kv_heads, m.head_dim
-    found = norms + [
-        _entry(attn + "qkv_proj", [(heads + 2 * kv_heads) * d, h], "heads"),
-        _entry(attn + "o_proj", [h, heads * d], "columns"),
-    ]
+    at, traits = f"model.layers.{number}.", m.traits
+    norms = (
+        _entry(f"{at}norm_{n}", [m.hidden_size], "whole") for n in range(traits.get("norms", 2))
+    )
+    kinds = {"latent": _latent_attention, "state": _state_attention}
+    return [*norms, *kinds.get(m.attention[number], _head_attention)(m, at)]
+
+
+def _latent_attention(m, at):
+    attn, h, heads = at + "self_attn.", m.hidden_size, m.num_heads
+    rank, nope, rope, value = (m.config[name] for name in MLA)
+    if q := m.config.get("q_lora_rank"):
+        yield _entry(attn + "q_a_proj", [q, h], "whole")
+        yield _entry(attn + "q_a_layernorm", [q], "whole")
+        yield _entry(attn + "q_b_proj", [heads * (nope + rope), q], "rows")
+    else:
+        yield _entry(attn + "q_proj", [heads * (nope + rope), h], "rows")
+    yield _entry(attn + "kv_a_proj_with_mqa", [rank + rope, h], "whole")
+    yield _entry(attn + "kv_a_layernorm", [rank], "whole")
+    yield _entry(attn + "kv_b_proj", [heads * (nope + value), rank], "rows")
+    yield _entry(attn + "o_proj", [h, heads * value], "columns")
+
+
+def _state_attention(m, at):
+    attn, h, c = at + "linear_attn.", m.hidden_size, m.config
+    keys = c["linear_num_key_heads"] * c["linear_key_head_dim"]
+    values = c["linear_num_value_heads"] * c["linear_value_head_dim"]
+    yield _entry(attn + "in_proj_qkvz", [2 * keys + 2 * values, h], "rows")
+    yield _entry(attn + "in_proj_ba", [2 * c["linear_num_value_heads"], h], "rows")
+    yield _entry(attn + "out_proj", [h, values], "columns")
+
+
+def _head_attention(m, at):
+    attn, h, d, traits = at + "self_attn.", m.hidden_size, m.head_dim, m.traits
+    heads, kv_heads = m.num_heads, m.num_kv_heads
+    yield _entry(attn + "qkv_proj", [(heads + 2 * kv_heads) * d, h], "heads")
+    yield _entry(attn + "o_proj", [h, heads * d], "columns")
     if traits.get("gate"):
-        found.append(_entry(attn + "gate_proj", [heads * d, h], "rows"))
-    whole_bias = config.get("attention_bias", traits.get("attention_bias", False))
+        yield _entry(attn + "gate_proj", [heads * d, h], "rows")
+    whole_bias = m.config.get("attention_bias", traits.get("attention_bias", False))
     if whole_bias or traits.get("qkv_bias"):
-        found.append(_entry(attn + "qkv_bias", [(heads + 2 * kv_heads) * d], "heads"))
+        yield _entry(attn + "qkv_bias", [(heads + 2 * kv_heads) * d], "heads")
     if whole_bias:
-        found.append(_entry(attn + "o_bias", [h], "whole"))
-    widths = {"head": (d, d, "whole"), "all": (heads * d, kv_heads * d, "rows")}
-    norm = traits.get("qk_norm") or ("head" if config.get("use_qk_norm") else None)
+        yield _entry(attn + "o_bias", [h], "whole")
+    norm = traits.get("qk_norm") or ("head" if m.config.get("use_qk_norm") else None)
     if norm:
-        q, k, split = widths[norm]
-        found += [_entry(attn + "q_norm", [q], split), _entry(attn + "k_norm", [k], "whole")]
-    return found
+        q, k, split = (d, d, "whole") if norm == "head" else (heads * d, kv_heads * d, "rows")
+        yield _entry(attn + "q_norm", [q], split)
+        yield _entry(attn + "k_norm", [k], "whole")
 
 
 def _feed_forward(m, number):
     at, h = f"model.layers.{number}.mlp.", m.hidden_size
     if not m.experts_in[number]:
-        ffn = m.config["intermediate_size"]
-        return [
-            _entry(at + "gate_up_proj", [2 * ffn, h], "rows"),
-            _entry(at + "down_proj", [h, ffn], "columns"),
-        ]
+        return _gated(at, m.config["intermediate_size"], h)
     experts, ffn = m.num_experts, m.expert_ffn
     found = [
         _entry(at + "gate", [experts, h], "whole"),
@@ -431,10 +412,12 @@ def _feed_forward(m, number):
     if m.traits.get("expert_bias"):
         found.append(_entry(at + "experts.w13_bias", [experts, 2 * ffn, 1], "rows"))
         found.append(_entry(at + "experts.w2_bias", [experts, h, 1], "whole"))
-    if m.shared_ffn:
-        found.append(_entry(at + "shared_experts.gate_up_proj", [2 * m.shared_ffn, h], "rows"))
-        found.append(_entry(at + "shared_experts.down_proj", [h, m.shared_ffn], "columns"))
-    return found
+    return found + (_gated(at + "shared_experts.", m.shared_ffn, h) if m.shared_ffn else [])
+
+
+def _gated(at, ffn, h):
+    up = _entry(at + "gate_up_proj", [2 * ffn, h], "rows")
+    return [up, _entry(at + "down_proj", [h, ffn], "columns")]
 
 
 def total_elements(m):

@@ -2,11 +2,14 @@
 
 import math
 import operator
+from dataclasses import asdict
 
 from planner import labs, memory
 from planner.hardware import TYPICAL
+from planner.plans import TIMES
 
 GB = 1e9
+VERDICTS = ("weights_load", "tokens_fit", "full_context_fits")
 
 
 HOLDS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, "==": operator.eq}
@@ -141,10 +144,7 @@ def table_lines(candidates, choice=None, price=None, limit=12):
     )
     for candidate in order[:limit]:
         m = candidate.memory
-        verdicts = [
-            ("yes" if m[key] else "no")
-            for key in ("weights_load", "tokens_fit", "full_context_fits")
-        ]
+        verdicts = ["yes" if m[name] else "no" for name in VERDICTS]
         mark = "*" if choice and candidate.name == choice.name else " "
         line = (
             f"{mark} {candidate.name:18}{candidate.plan.num_gpus:>5}  {verdicts[0]:6}"
@@ -191,25 +191,14 @@ def term_lines(candidate):
 def as_json(candidate, rows=None):
     m = candidate.memory
     found = {
-        "plan": candidate.name,
-        "replicas": candidate.plan.replicas,
-        "tp_size": candidate.plan.tp_size,
-        "pp_size": candidate.plan.pp_size,
-        "ep_size": candidate.plan.ep_size,
-        "num_gpus": candidate.plan.num_gpus,
+        **{"plan": candidate.name, **asdict(candidate.plan), "num_gpus": candidate.plan.num_gpus},
         "weights_bytes": round(m["weights_bytes"]),
         "other_bytes": {name: round(size) for name, size in m["other"].items()},
         "kv_bytes": round(m["kv_bytes"]),
-        "weights_load": m["weights_load"],
-        "tokens_fit": m["tokens_fit"],
-        "full_context_fits": m["full_context_fits"],
-        "longest_context": m["longest_context"],
+        **{name: m[name] for name in (*VERDICTS, "longest_context")},
         "sequences": candidate.slots,
-        "ttft_s": None,
-        "tpot_s": None,
-        "tokens_per_s": None,
+        **(candidate.times or dict.fromkeys(TIMES)),
     }
-    found |= candidate.times or {}
     if rows is not None:
         found["inequalities"] = [{k: _plain(v) for k, v in row.items()} for row in rows]
     return found

@@ -68,7 +68,7 @@ def decode_terms(model, plan, fixed, batch, context, load):
     in_flight = max(1, min(plan.pp_size, int(batch)))
     micro = batch / in_flight / plan.copies
     kernels, flops = [], fixed.flops_per_s(model.quantisation.compute_bits)
-    for rank in memory.ranks(model, plan):
+    for rank in memory.different_ranks(model, plan):
         layers = model.kv_layers(rank.layers, load.kv_bytes)
         held = labs.capstone().sequence_kv_bytes(layers, context, plan.tp_size)
         read = touched(model, plan, fixed, rank, micro)
@@ -110,7 +110,7 @@ def prefill_s(model, plan, fixed, load, together=1):
     prompt, slowest = load.prompt, 0.0
     flops = fixed.flops_per_s(model.quantisation.compute_bits)
     slower = flops / fixed.attention_flops_per_s()
-    for rank in memory.ranks(model, plan):
+    for rank in memory.different_ranks(model, plan):
         read = touched(model, plan, fixed, rank, prompt * together) / together
         busy = labs.capstone().prefill_compute_s(
             prompt,
