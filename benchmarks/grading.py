@@ -310,9 +310,7 @@ def forged():
     cases = [case for case in read_cases() if case.header.get("live") != "no"]
     cases = [case for case in cases if case.lab == LAB.prefix]
     sources = [case.source(LAB) for case in cases]
-    limits = Limits(
-        check_s=4, submission_s=8, cpu_s=8, memory_bytes=300 * MIB, address_space_bytes=2048 * MIB
-    )
+    limits = Limits(check_s=4, submission_s=8, memory_bytes=300 * MIB)
     readable = [_text_or_problem(source)[0] for source in sources]
     table = {case.name: {"deserves": case.deserves()[1]} for case in cases}
     graded = [(c, s) for c, s in zip(cases, readable, strict=True) if s is not None]

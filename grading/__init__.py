@@ -9,7 +9,6 @@ sandboxed processes and exchanges plain values with it. What a determined studen
 - Each rank has a process of its own, kept for the checks' other runs of as many ranks, so it holds
   what this rank was given and what collectives brought it, and nothing else. That two ranks do not
   signal to each other by timing or by locks on files that all may read is not proved.
-- A function whose answer, a list, tuple, dict or array, differs from the solution's in a way the
-  check permits is not called again with hidden numbers in that check; the instructor's page names
-  the functions that no check could compare, with the reason.
+- A check that draws no numbers (grading.hidden.SAME_FOR_ALL, shown on the class page) is earned by
+  a table of its answers.
 """

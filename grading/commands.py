@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -27,14 +26,15 @@ from grading.exports import (
     write_exports,
 )
 from grading.fingerprint import environment, labs_by_prefix
-from grading.gradebook import Gradebook, GradebookError
-from grading.grader import ClusterError, Grader
+from grading.gradebook import Gradebook
+from grading.grader import Grader
 from grading.limits import MIB, Limits
-from grading.roster import RosterError, assign, read_roster
+from grading.problem import Problem
+from grading.roster import assign, read_roster
 from grading.run import grade_missing, record_of
-from grading.sandbox import OPTIONAL, REQUIRED, SandboxError, check_private, inspect_machine
+from grading.sandbox import OPTIONAL, REQUIRED, check_private, inspect_machine
 from grading.sanitise import clean
-from grading.submissions import Found, Submission, SubmissionsError, read_one, read_submissions
+from grading.submissions import Found, Submission, read_one, read_submissions
 from labkit.loading import ROOT, choose_lab
 
 RESULTS = {  # an option of `one`: the schema of what it writes, and how that is made
@@ -45,31 +45,20 @@ COLORS = {"passed": "green", "todo": "yellow", "waits": "yellow", "not_run": "cy
 COLORS["adjusted"] = "cyan"
 
 
-class UserError(Exception):
-    """Something the person at the keyboard can put right; str() is one sentence."""
-
-
-def _console(options=None):
-    return Console(highlight=False, no_color=bool(getattr(options, "no_color", False)))
+def _console():
+    return Console(highlight=False)
 
 
 def _limits(options) -> Limits:
     limits = Limits()
+    for name, value in (("--check-s", options.check_s), ("--memory-mib", options.memory_mib)):
+        if value is not None and not 0 < value < 1e9:
+            raise Problem(f"{name} {value:g}: give a number above 0, below a thousand million")
     if options.check_s is not None:
-        limits = replace(limits, check_s=_positive("--check-s", options.check_s))
-    if options.submission_s is not None:
-        seconds = _positive("--submission-s", options.submission_s)
-        limits = replace(limits, submission_s=seconds, cpu_s=max(1, round(seconds)))
+        limits = replace(limits, check_s=options.check_s, submission_s=6 * options.check_s)
     if options.memory_mib is not None:
-        memory = int(_positive("--memory-mib", options.memory_mib) * MIB)
-        limits = replace(limits, memory_bytes=memory, address_space_bytes=memory + 2048 * MIB)
+        limits = replace(limits, memory_bytes=int(options.memory_mib * MIB))
     return limits
-
-
-def _positive(name, value):
-    if not 0 < value < 1e9:
-        raise UserError(f"{name} {value:g}: give a number above 0 and below a thousand million")
-    return value
 
 
 def _secret(options) -> bytes | None:
@@ -82,7 +71,7 @@ def _secret(options) -> bytes | None:
     else:
         problem = f"holds {len(secret)} bytes" if len(secret) < 16 else ""
     if problem:
-        raise UserError(
+        raise Problem(
             f"--secret {options.secret} {problem}; give a file of at least 16 random bytes, such "
             "as `head -c 32 /dev/urandom > secret` makes"
         )
@@ -99,13 +88,13 @@ def _lab(name) -> str:
         return choose_lab(name, list(labs.values())).prefix
     except ValueError:
         there = ", ".join(sorted(labs))
-        raise UserError(f"--lab {name}: no such lab; there are {there}") from None
+        raise Problem(f"--lab {name}: no such lab; there are {there}") from None
 
 
 def _check_machine(options):
     refusal = inspect_machine().refusal
     if refusal and not options.allow_weak_sandbox:
-        raise UserError(refusal)
+        raise Problem(refusal)
 
 
 def _check_private(options):
@@ -113,24 +102,7 @@ def _check_private(options):
     named = {name: vars(options).get(name) for name in ("submissions", "file")}
     names = ("secret", "out", "roster", *RESULTS)
     named |= {f"--{name}": vars(options).get(name) for name in names}
-    try:
-        check_private({"the course": ROOT} | {what: path for what, path in named.items() if path})
-    except SandboxError as error:
-        raise UserError(str(error)) from None
-
-
-@contextlib.contextmanager
-def _sentences(options):
-    """What the grader's parts raise, as the instructor's one sentence."""
-    try:
-        yield
-    except (GradebookError, SandboxError, ClusterError, SubmissionsError, RosterError) as error:
-        raise UserError(str(error)) from None
-    except sqlite3.Error as error:
-        raise UserError(
-            f"the gradebook in {options.out} cannot be used ({error}); make room on the disk, "
-            "restore the folder from a copy, or grade into another one with --out"
-        ) from None
+    check_private({"the course": ROOT} | {what: path for what, path in named.items() if path})
 
 
 def _check_tests(labs):
@@ -149,88 +121,93 @@ def _check_tests(labs):
         if done.returncode:
             lines = [line for line in done.stdout.splitlines() if line.startswith("E  ")]
             why = clean(" ".join(lines) or (done.stdout + done.stderr)[-500:], 600)
-            raise UserError(
-                f"the tests of {lab.name} cannot be collected, nobody was graded: {why}"
-            )
+            raise Problem(f"the tests of {lab.name} cannot be collected, nobody was graded: {why}")
 
 
 # --- run ------------------------------------------------------------------------------------------
 
 
 def run(options) -> int:
-    console = _console()
-    limits, secret = _limits(options), _secret(options)
+    console, limits, secret = _console(), _limits(options), _secret(options)
     _check_private(options)
-    labs = labs_by_prefix()
-    only = _lab(options.lab) if options.lab else None
-    if options.jobs is not None and options.jobs < 1:
-        raise UserError(f"--jobs {options.jobs}: give at least 1")
-    deadline, weak = _deadline(options.deadline), options.allow_weak_sandbox
-    with _sentences(options):
-        sbatch = engines.check(options.cluster, options.slurm, weak)
-        if options.cluster in engines.HERE:  # else the sandboxes are on other machines
-            _check_machine(options)
-        people = read_roster(options.roster) if options.roster else None
-        found = read_submissions(
-            options.submissions, labs, only, limits.source_bytes, deadline=deadline
-        )
+    people, found, engine = _read_class(options, limits)
     _show_found(console, found)
     if not found.submissions:
-        raise UserError(
+        raise Problem(
             f"no submission was recognised in {options.submissions}; expected "
             "NAME/lab-01*/starter.py, NAME/starter-01.py, or an export of Canvas, Moodle, "
             "Blackboard, Brightspace, Gradescope or GitHub Classroom"
         )
     here = sorted({submission.lab for submission in found.submissions})
-    where = options.cluster, options.out, options.jobs, sbatch
-    with _sentences(options):
-        _check_tests(labs[prefix] for prefix in here)
-        with Gradebook(options.out, write=True) as gradebook:
-            secret = secret or gradebook.secret()
-            if people is not None:
-                gradebook.set_people(people)
-            submissions, questions = assign(
-                found.submissions, found.unrecognised, gradebook.people(), here
-            )
-            for student, why in questions:
-                _show(console, "look", f"{student}: {why}")
-            if options.again:
-                gradebook.set_aside(_student(gradebook, name) for name in options.again)
-            started = time.monotonic()
-            engine = engines.engine(limits, secret, weak, *where)
-            with _progress(console) as progress:
-                task = progress.add_task("grading", total=None)
-
-                def counted(jobs):
-                    progress.update(task, total=len(jobs))
-                    return engine(jobs)
-
-                def done(submission, result):
-                    progress.advance(task)
-
-                graded, held = grade_missing(
-                    gradebook, submissions, limits, secret, weak, counted, done
-                )
-            seconds = time.monotonic() - started
-            _export(gradebook, options)
-            _summary(console, gradebook.records(), gradebook.waiting())
-            _show_absent(console, gradebook, submissions)
-    known = len(submissions) - graded - held
-    per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
-    console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
+    _check_tests(labs_by_prefix()[prefix] for prefix in here)
+    with Gradebook(options.out, write=True) as gradebook:
+        if people is not None:
+            gradebook.set_people(people)
+        everyone = gradebook.people()
+        rows, questions = assign(found.submissions, found.unrecognised, everyone, here)
+        questions += [] if everyone else found.twins
+        for student, why in questions:
+            _show(console, "look", f"{student}: {why}")
+        if options.again:
+            gradebook.set_aside(_student(gradebook, name) for name in options.again)
+        secret = secret or gradebook.secret()
+        held = _grade(console, gradebook, rows, limits, secret, engine, options)
+        _export(gradebook, options)
+        _summary(console, gradebook.records(), gradebook.waiting())
+        _show_absent(console, gradebook, rows)
     out = Path(options.out)
     pages = f"{out / 'grades.csv'}, {out / 'html' / 'index.html'}"
     console.print(f"Exports: {escape(pages)}, and more beside them.", soft_wrap=True)
     if held:
-        console.print(
-            f"[red]{held} held, without a score: the grader failed on them. Run it again; "
-            "`python -m grading doctor` tests this machine.[/]",
-            soft_wrap=True,
-        )
+        told = f"{held} held, without a score: the grader failed on them. Run it again; "
+        told += "`python -m grading doctor` tests this machine."
+        console.print(f"[red]{told}[/]", soft_wrap=True)
     if look := len(found.ignored) + len(questions):
         count = _count(look, "hand-in needs", "hand-ins need")
         console.print(f"[yellow]{count} a look, listed at the top.[/]")
     return 1 if held or look else 0
+
+
+def _read_class(options, limits):
+    """(the roster or None, what was found, what will grade it); Problem before any work."""
+    only = _lab(options.lab) if options.lab else None
+    if options.jobs is not None and options.jobs < 1:
+        raise Problem(f"--jobs {options.jobs}: give at least 1")
+    deadline, weak = _deadline(options.deadline), options.allow_weak_sandbox
+    sbatch = engines.check(options.cluster, options.slurm, weak)
+    if options.cluster in engines.HERE:  # else the sandboxes are on other machines
+        _check_machine(options)
+    people = read_roster(options.roster) if options.roster else None
+    found = read_submissions(
+        options.submissions, labs_by_prefix(), only, limits.source_bytes, deadline=deadline
+    )
+
+    def engine(secret):
+        where = options.cluster, options.out, options.jobs, sbatch
+        return engines.engine(limits, secret, weak, *where)
+
+    return people, found, engine
+
+
+def _grade(console, gradebook, rows, limits, secret, engine, options) -> int:
+    """What has no record yet; how many of them are held."""
+    started, grade = time.monotonic(), engine(secret)
+    with _progress(console) as progress:
+        task = progress.add_task("grading", total=None)
+
+        def counted(jobs):
+            progress.update(task, total=len(jobs))
+            return grade(jobs)
+
+        def done(submission, result):
+            progress.advance(task)
+
+        weak = options.allow_weak_sandbox
+        graded, held = grade_missing(gradebook, rows, limits, secret, weak, counted, done)
+    seconds, known = time.monotonic() - started, len(rows) - graded - held
+    per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
+    console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
+    return held
 
 
 def _deadline(text):
@@ -239,7 +216,7 @@ def _deadline(text):
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise UserError(
+        raise Problem(
             f"--deadline {text}: give a time such as 2026-11-30T23:59 or 2026-11-30T23:59+01:00"
         ) from None
     return when if when.tzinfo else when.astimezone()
@@ -356,7 +333,7 @@ def _score(record):
 
 
 def one(options) -> int:
-    console = _console(options)
+    console = _console()
     limits, secret = _limits(options), _secret(options)
     labs = [_lab(name) for name in options.lab]
     _check_private(options)
@@ -368,7 +345,7 @@ def one(options) -> int:
             result = grader.grade_or_refuse(submission, labs_by_prefix()[lab])
             if result["status"] != "graded":
                 problem = result["problem"]
-                raise UserError(f"the grader itself failed, so there is no score: {problem}")
+                raise Problem(f"the grader itself failed, so there is no score: {problem}")
             record = record_of(submission, result, limits)
             records.append({"student": "student", "lab": lab} | record)
             _show_ignored(console, found)
@@ -378,21 +355,18 @@ def one(options) -> int:
             try:
                 Path(path).write_text(to_json(schema, make(records)))
             except OSError as error:
-                raise UserError(f"cannot write {path}: {error.strerror}") from None
+                raise Problem(f"cannot write {path}: {error.strerror}") from None
     return 0
 
 
 def _hand_in(place, lab, limits):
     """(one student's file, or the best in a folder of theirs, what was found there)"""
     if not os.path.lexists(place):
-        raise UserError(f"{place} does not exist")
+        raise Problem(f"{place} does not exist")
     if not os.path.isdir(place):
         source, problem = read_one(place, limits.source_bytes)
         return Submission("student", lab, place, source, problem), Found()
-    try:
-        found = read_submissions(place, labs_by_prefix(), lab, limits.source_bytes, "student")
-    except SubmissionsError as error:
-        raise UserError(str(error)) from None
+    found = read_submissions(place, labs_by_prefix(), lab, limits.source_bytes, "student")
     name = f"starter-{lab.removeprefix('lab-')}.py"
     why = f"no starter.py and no {name} was found; hand in your file under one of these names"
     nothing = Submission("student", lab, place, None, why)
@@ -428,8 +402,8 @@ def _show_record(console, record):
 @contextlib.contextmanager
 def _open(options, write=False):
     if write and not Path(options.out, "gradebook.sqlite").exists():
-        raise UserError(f"no grades in {options.out}; `python -m grading run` makes some")
-    with _sentences(options), Gradebook(options.out, write) as gradebook:
+        raise Problem(f"no grades in {options.out}; `python -m grading run` makes some")
+    with Gradebook(options.out, write) as gradebook:
         yield gradebook
 
 
@@ -439,13 +413,13 @@ def _student(gradebook, wanted):
     names |= {person.student for person in gradebook.people()}
     those = {wanted} & names or {name for name in names if wanted.lower() in name.lower()}
     if not those:
-        raise UserError(
+        raise Problem(
             f"no student called '{wanted}' in {gradebook.path.parent}; `status` and grades.csv "
             "list them"
         )
     if len(those) > 1:
         some = ", ".join(sorted(those)[:8]) + (", ..." if len(those) > 8 else "")
-        raise UserError(f"'{wanted}' could be {some}; give more of the name")
+        raise Problem(f"'{wanted}' could be {some}; give more of the name")
     return those.pop()
 
 
@@ -453,14 +427,14 @@ def _export(gradebook, options, formats=()):
     try:
         return write_exports(gradebook, options.out, formats)
     except OSError as error:
-        raise UserError(
+        raise Problem(
             f"cannot write the exports to {options.out} ({error.strerror}); the grades are kept in "
             "the gradebook: make room or give write access, then `python -m grading export`"
         ) from None
 
 
 def status(options) -> int:
-    console = _console(options)
+    console = _console()
     with _open(options) as gradebook:
         records, waiting, seconds = gradebook.records(), gradebook.waiting(), gradebook.seconds()
     console.print(f"{len(records)} graded, {len(waiting)} without a score.")
@@ -474,7 +448,7 @@ def status(options) -> int:
 def export(options) -> int:
     formats = options.format or ()
     if unknown := [name for name in formats if name not in MAKERS]:
-        raise UserError(f"--format {unknown[0]}: there are {', '.join(MAKERS)}")
+        raise Problem(f"--format {unknown[0]}: there are {', '.join(MAKERS)}")
     with _open(options) as gradebook:
         paths = _export(gradebook, options, formats)
     for path in paths:
@@ -486,7 +460,7 @@ def adjust(options) -> int:
     with _open(options, write=True) as gradebook:
         student, lab = _student(gradebook, options.student), _lab(options.lab)
         if (student, lab) not in gradebook.roster():
-            raise UserError(
+            raise Problem(
                 f"{student} has no row for {lab}; run with --roster to give everybody one"
             )
         gradebook.adjust(student, lab, options.points, clean(options.because))
@@ -503,7 +477,7 @@ def diff(options) -> int:
     with _open(options) as gradebook:
         now, before = gradebook.records(), gradebook.former()
     if options.other:
-        with _sentences(options), Gradebook(options.other) as gradebook:
+        with Gradebook(options.other) as gradebook:
             before = gradebook.records()
     before = {(record["student"], record["lab"]): record for record in before}
     changed = 0
@@ -549,22 +523,20 @@ def forget(options) -> int:
 
 
 def merge(options) -> int:
-    with _sentences(options):
+    for other in options.gradebooks:
+        Gradebook(other).close()  # before --out is made
+    with Gradebook(options.out, write=True) as gradebook:
         for other in options.gradebooks:
-            Gradebook(other).close()  # before --out is made
-        with Gradebook(options.out, write=True) as gradebook:
-            for other in options.gradebooks:
-                both = gradebook.merge(other)
-                if both:
-                    count = _count(len(both), "row was", "rows were")
-                    print(f"{count} in {options.out} already; of each the later one counts.")
-            _export(gradebook, options)
-            print(f"{_count(len(gradebook.records()), 'record')} in {options.out}.")
+            if both := gradebook.merge(other):
+                count = _count(len(both), "row was", "rows were")
+                print(f"{count} in {options.out} already; of each the later one counts.")
+        _export(gradebook, options)
+        print(f"{_count(len(gradebook.records()), 'record')} in {options.out}.")
     return 0
 
 
 def explain(options) -> int:
-    console = _console(options)
+    console = _console()
     with _open(options) as gradebook:
         everyone = gradebook.records()
         waiting = gradebook.waiting()
@@ -574,18 +546,13 @@ def explain(options) -> int:
             continue
         console.print(f"[bold]{escape(record['student'])}[/]  {escape(record['place'])}")
         _show_record(console, record)
-        hidden = f", {record['hidden_checks']} checks also on hidden numbers"
         console.print(
             f"{record['integrity']}, file {record['source_sha256'][:12]}, "
             f"tests {record['tests_sha256'][:12]}"
-            + (hidden if record["hidden_variant"] is not None else ""),
+            + ", on hidden numbers"
+            * record["hidden_numbers"],
             style="dim",
         )
-        notes = record.get("hidden_notes", [])
-        for name, why in record.get("not_compared", {}).items():
-            notes.append(f"{name}: not compared, {why}")
-        for note in notes:
-            console.print(f"hidden numbers, {escape(clean(note))}", style="dim", soft_wrap=True)
     console.print("Layers, versions and limits: export --format json", style="dim")
     for student, lab, why in waiting:
         if student in names:
@@ -599,7 +566,7 @@ def explain(options) -> int:
 def doctor(options) -> int:
     from grading.escape_attempts import attempt_escapes
 
-    console = _console(options)
+    console = _console()
     _check_private(options)
     machine = inspect_machine()
     console.print(

@@ -17,8 +17,9 @@ import time
 from dataclasses import asdict
 
 from grading.fingerprint import course_of, labs_by_prefix
-from grading.grader import ClusterError, Grader, another_course, failure
+from grading.grader import Grader, another_course, failure
 from grading.limits import LOST, Limits
+from grading.problem import Problem
 from grading.submissions import Submission
 
 CONNECT_S = 10
@@ -137,7 +138,7 @@ def _connect(stack, address, count, number, limits, out, options):
             client.wait_for_workers(1, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         what = "this scheduler has no worker" if client else "no Dask scheduler answers there"
-        raise ClusterError(
+        raise Problem(
             f"--cluster {address}: {what} ({str(error).splitlines()[0]}); give local, slurm, or a "
             "scheduler's address such as tcp://host:8786, with workers started by "
             "`PYTHONPATH=COURSE dask worker ADDRESS`"

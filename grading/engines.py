@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 
-from grading.grader import ClusterError
+from grading.problem import Problem
 from grading.run import grade_locally
 
 HERE = (None, "local")  # the workers are processes of this machine
@@ -15,24 +15,24 @@ PACKAGES = ("distributed", "cryptography")
 def check(where, slurm: list[str], weak) -> dict[str, str]:
     """Refuse what cannot work, before any work; else what --slurm asks of sbatch."""
     if slurm and where != "slurm":
-        raise ClusterError(f"--slurm {slurm[0]} goes with --cluster slurm")
+        raise Problem(f"--slurm {slurm[0]} goes with --cluster slurm")
     if where is None:
         return {}
     if not where:
-        raise ClusterError("--cluster: give local, slurm or a scheduler's address")
+        raise Problem("--cluster: give local, slurm or a scheduler's address")
     if weak:
-        raise ClusterError(
+        raise Problem(
             f"--cluster {where} needs the whole sandbox: its workers exchange pickles, which a "
             "weakly sandboxed submission could write; leave out --allow-weak-sandbox or --cluster"
         )
     for tool in ("sbatch", "squeue", "scancel") if where == "slurm" else ():
         if shutil.which(tool) is None:
-            raise ClusterError(
+            raise Problem(
                 f"--cluster slurm: there is no {tool} on this machine; run this where Slurm jobs "
                 "are submitted, or leave out --cluster to grade on this machine"
             )
     if lacking := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        raise ClusterError(
+        raise Problem(
             f"--cluster {where} needs the package {lacking[0]}; in the course's folder: "
             ".venv/bin/python -m pip install --group cluster"
         )
@@ -46,13 +46,13 @@ def sbatch_options(texts: list[str]) -> dict[str, str]:
         name, _, value = part.partition("=")
         name = name.replace("-", "_")
         if not re.fullmatch(r"[a-z][a-z_]*", name) or not value:
-            raise ClusterError(
+            raise Problem(
                 f"--slurm {part}: give long options of sbatch, such as "
                 "partition=long,time=30,cpus-per-task=4"
             )
         found[name] = value
     if not re.fullmatch(r"[1-9]\d{0,3}", found.get("cpus_per_task", "1")):
-        raise ClusterError(f"--slurm cpus-per-task={found['cpus_per_task']}: give a whole number")
+        raise Problem(f"--slurm cpus-per-task={found['cpus_per_task']}: give a whole number")
     return found
 
 

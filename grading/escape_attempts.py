@@ -4,8 +4,9 @@ import secrets
 from pathlib import Path
 
 from grading.limits import Limits
+from grading.problem import Problem
 from grading.remote import Incident, Infrastructure, RemoteLab
-from grading.sandbox import Cell, SandboxError
+from grading.sandbox import Cell
 from labkit.loading import ROOT
 
 ATTEMPTS = """
@@ -66,7 +67,7 @@ def attempt_escapes(machine):
     limits = Limits(check_s=20, memory_bytes=512 << 20)
     try:
         cell = Cell(limits, machine, weak=True, number=secrets.randbelow(60))
-    except SandboxError as error:
+    except Problem as error:
         return [], [("start a sandbox", False, str(error))]
     names = f"HOME = {str(Path.home())!r}\nTESTS = {str(ROOT / 'conftest.py')!r}\n"
     remote = RemoteLab(

@@ -163,7 +163,7 @@ def _import_file(file, head, fields, grades, possible=False):
 def public(record) -> dict:
     """A record as it is published: without what the submission printed."""
     claim_keys = ("name", "text", "points", "earned", "outcome", "message", "hint")
-    hidden = ("claims", "printed", "status", "problem", "hidden_notes", "not_compared")
+    hidden = ("claims", "printed", "status", "problem")
     kept = {key: value for key, value in record.items() if key not in hidden}
     claims = [{key: claim[key] for key in claim_keys} for claim in record["claims"]]
     return kept | {"claims": claims, "next_step": clean(next_step(record))}

@@ -15,6 +15,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from grading.problem import Problem
 from grading.roster import Person
 
 SCHEMA = """
@@ -38,10 +39,6 @@ TABLES = ("records", "hand_ins", "held", "people", "adjustments")
 IDENTITY = ("student", "lab", "place", "key", "late")
 
 
-class GradebookError(Exception):
-    """The gradebook cannot be used now; str() is one sentence."""
-
-
 def key_of(**parts) -> str:
     """The hash of named parts: str, bytes or None."""
     digest = hashlib.sha256()
@@ -62,7 +59,7 @@ class Gradebook:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._take_lock()
             except OSError as error:
-                raise GradebookError(
+                raise Problem(
                     f"cannot write to {self.path.parent} ({error.strerror}); give --out a folder "
                     "that you may write to"
                 ) from None
@@ -72,7 +69,7 @@ class Gradebook:
             self.db.execute("PRAGMA secure_delete=ON")  # who is forgotten is overwritten
             self.db.executescript(SCHEMA)
         elif not self.path.exists():
-            raise GradebookError(f"no grades in {folder}; `python -m grading run` makes some")
+            raise Problem(f"no grades in {folder}; `python -m grading run` makes some")
         else:
             self.db = sqlite3.connect(
                 f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=10
@@ -85,7 +82,7 @@ class Gradebook:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise GradebookError(
+            raise Problem(
                 f"another run is writing to {self.path.parent}; wait for it or change --out"
             ) from None
 
@@ -114,7 +111,7 @@ class Gradebook:
                 self._write_secret(secrets.token_bytes(32))
             return path.read_bytes()
         except OSError as error:
-            raise GradebookError(
+            raise Problem(
                 f"{path}, which the hidden numbers are made of, cannot be used ({error.strerror}); "
                 "restore it, or give --secret FILE"
             ) from None

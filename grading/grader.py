@@ -5,7 +5,6 @@
 
 import base64
 import contextlib
-import hashlib
 import hmac
 import json
 import os
@@ -17,20 +16,12 @@ import tempfile
 from dataclasses import asdict
 
 from grading.limits import Limits
+from grading.problem import Problem
 from grading.roster import NOT_HANDED_IN
-from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, SandboxError, inspect_machine
+from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, inspect_machine
 from labkit.loading import ROOT, Lab
 
-VARIANTS = 4  # hidden draws per lab, each proved on the solution before it is used
 START_S = 60
-
-
-class GraderError(Exception):
-    """The grader itself cannot work; str() is one sentence for the instructor."""
-
-
-class ClusterError(Exception):
-    """The cluster cannot be used; str() is one sentence."""
 
 
 class Grader:
@@ -41,8 +32,7 @@ class Grader:
         self.machine: Machine = inspect_machine()
         self.cell = None
         self.judges = {}
-        self.proved = set()
-        self.claims = {}  # lab name -> the solution's claims
+        self.claims = {}  # lab name -> the solution's, which passed the same checks
 
     def __enter__(self):
         return self
@@ -71,30 +61,27 @@ class Grader:
         """
         for _ in range(3):
             try:
-                variant, seed = self._seed(source, lab)
-                self._prove(lab, None, None)
-                if seed:
-                    self._prove(lab, variant, seed)
-                result = self._ask(lab, source, seed)
-            except (OSError, ValueError, GraderError, SandboxError) as error:
+                self._prove(lab)
+                result = self._ask(lab, source)
+            except (OSError, ValueError, Problem) as error:
                 result = failure(str(error))
             if result["status"] == "graded":
-                return self._stamp(result, variant, ran=True)
+                return self._stamp(result, ran=True)
             self.close()  # a fresh cell and fresh judges for the next try
-        return self._stamp(result, None)
+        return self._stamp(result)
 
     def refuse(self, problem: str, lab: Lab) -> dict:
         """The result of a hand-in that is no readable file: every claim unearned, and why."""
         try:
-            self._prove(lab, None, None)
-        except (OSError, ValueError, GraderError, SandboxError) as error:
-            return self._stamp(failure(str(error)), None)
+            self._prove(lab)
+        except (OSError, ValueError, Problem) as error:
+            return self._stamp(failure(str(error)))
         outcome = "missing" if problem == NOT_HANDED_IN else "unreadable"
         why = {"outcome": outcome, "message": problem, "hint": "", "broken": problem}
         claims = [claim | why | {"earned": 0} for claim in self.claims[lab.name]]
-        return self._stamp(failure("") | {"status": "graded", "claims": claims}, None)
+        return self._stamp(failure("") | {"status": "graded", "claims": claims})
 
-    def _stamp(self, result, variant, ran=False):
+    def _stamp(self, result, ran=False):
         """`ran`: whether anything of the submission was executed, in whatever sandbox it was."""
         layers = sorted({*result["layers"], *(self.cell.layers if self.cell else ())})
         missing = [layer for layer in REQUIRED if layer not in layers]
@@ -102,39 +89,30 @@ class Grader:
             "layers": layers,
             "missing": missing + [layer for layer in OPTIONAL if layer not in layers],
             "integrity": "weak" if ran and missing else "isolated",
-            "hidden_variant": variant,
+            "hidden_numbers": ran and self.secret is not None,
         }
 
-    def _seed(self, source, lab):
-        """(number of the hidden variant, its seed): the same submission gets the same, always."""
-        if self.secret is None:
-            return None, None
-        label = f"{lab.name}\0{hashlib.sha256(source).hexdigest()}".encode()
-        variant = hmac.digest(self.secret, label, "sha256")[0] % VARIANTS
-        seed = hmac.digest(self.secret, f"{lab.name}\0variant {variant}".encode(), "sha256")
-        return variant, seed.hex()
-
-    def _prove(self, lab, variant, seed):
-        """Once per variant: the solution, through the same sandbox, must pass all that can run."""
-        if (lab.name, variant) in self.proved:
+    def _prove(self, lab):
+        """Once: the solution, through the same sandbox, must pass all that can run here."""
+        if lab.name in self.claims:
             return
-        result = self._ask(lab, lab.file("solution").read_bytes(), seed)
+        result = self._ask(lab, lab.file("solution").read_bytes())
         if result["status"] != "graded":
-            raise GraderError(result["problem"])
+            raise Problem(result["problem"])
         wrong = [c for c in result["claims"] if c["outcome"] not in ("passed", "not_run")]
         if wrong:
-            raise GraderError(
+            raise Problem(
                 f"the solution of {lab.name} itself does not pass {wrong[0]['name']}: "
                 f"{wrong[0]['message']}"
             )
-        self.proved.add((lab.name, variant))
         self.claims[lab.name] = result["claims"]
 
-    def _ask(self, lab, source, seed):
+    def _ask(self, lab, source):
         if self.cell is None:
             self.cell = Cell(self.limits, self.machine, self.weak, self.number)
         if lab.name not in self.judges:
             self.judges[lab.name] = JudgeProcess(lab, self.cell, self.limits)
+        seed = self.secret and hmac.digest(self.secret, lab.name.encode(), "sha256").hex()
         return self.judges[lab.name].grade(source, seed)
 
 
@@ -148,9 +126,6 @@ def failure(problem):
         "claims": [],
         "layers": [],
         "printed": "",
-        "hidden_checks": 0,
-        "hidden_notes": [],
-        "not_compared": {},
     }
 
 
@@ -185,7 +160,7 @@ class JudgeProcess:
             problem = ready.get("problem", "it did not start")
             problem += " " + self._log_tail()
             self.close()
-            raise GraderError(f"the judge of {lab.name}: {problem}")
+            raise Problem(f"the judge of {lab.name}: {problem}")
 
     def grade(self, source, seed):
         request = {

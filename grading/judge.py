@@ -27,7 +27,7 @@ if __name__ == "__main__":  # a process of its own; whoever only imports `score`
 
 import pytest
 
-from grading.hidden import Numbers, agrees_elsewhere
+from grading.hidden import Numbers
 from grading.limits import MIB, Limits
 from grading.remote import Incident, RemoteLab
 from grading.sanitise import clean, clean_lines
@@ -39,16 +39,12 @@ from labkit.plugin import STATE
 ADDRESS_SPACE = 6144 * MIB
 OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
 OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
-ROUNDS = 2  # published, hidden: the submission's time is for each
+ROUNDS = 2  # hidden, and to tell why: the submission's time is for each
 SLACK_S = 60  # of the judge's own work, over the submission's time
 INCIDENTS = ("protocol", "memory", "timeout", "output", "crashed")  # worst first
 HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
-)
-HIDDEN_LATE = (
-    "passes on the published numbers, but the time was used up before others of the same shapes "
-    "were done; make it faster"
 )
 LATE = "the checks took too long with these results"
 LARGE = "the checks ran out of memory with these results"
@@ -107,12 +103,9 @@ class Judge:
 
     def warm_up(self):
         """Run the checks on the solution in this process: forks inherit warm modules and code."""
-        self.solution = load_module(self.lab.file("solution"))
-        self.remote = Implementation(self.solution, "solution.py")
+        self.remote = Implementation(load_module(self.lab.file("solution")), "solution.py")
         for item in self.items:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            item._initrequest()
-        self.session.config.stash[STATE].implementations.clear()
         self.remote = None
 
     def serve(self):
@@ -162,44 +155,29 @@ class Judge:
         return score(self.expected, lines, late, code, hidden=bool(request["seed"]))
 
     def grade_in_fork(self, request, out):
-        """In the fork: every check, and what passed again with hidden numbers."""
+        """In the fork: every check once, on the secret's numbers; what failed then, to tell why.
+
+        What is told comes from the published numbers, in processes that never saw the others: all
+        of the first round's have ended, and none shares a file, a socket or a queue with them.
+        What they could still say to each other by the clock and the processor's caches is not kept
+        from them; it would be some bits in each hand-in, of numbers that earn nothing.
+        """
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         resource.setrlimit(resource.RLIMIT_DATA, (OWN_DATA, OWN_DATA))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGPROF, self.out_of_time)
         self.own_s, self.working, self.overrun = self.limits.submission_s, False, None
-        self.out = out
-        worker = json.loads(request["request"])
-        worker["cpu_s"] *= ROUNDS
-        self.remote = RemoteLab(
-            base64.b64decode(request["source"]),
-            self.control,
-            json.dumps(worker).encode(),
-            self.limits,
-            self.collectives,
-            self.lab.file("starter"),
-        )
-        numbers = Numbers()
-        # after all the others, so that no published check can tell what it saw, or use what it bent
-        again = []
+        self.out, numbers = out, Numbers()
         try:
-            for item in self.items:
-                self.say({"begins": item.nodeid})
-                numbers.draws = 0
-                passed = self.check(item)
-                if self.remote.infrastructure:
-                    break
-                if passed and request["seed"]:
-                    again.append((item, numbers.draws, self.calls))
-            self.remote.drain()
-            self.remote.renew_time()
-            for item, draws, calls in again:
-                if self.remote.infrastructure:
-                    break
-                self.say({"begins": item.nodeid})
-                self.check_hidden(item, numbers if draws else None, calls, request["seed"])
+            if request["seed"]:
+                numbers.secret = bytes.fromhex(request["seed"])
+                untold = self.round(request, self.items, hidden=True)
+                numbers.secret = None
+            else:
+                untold = self.items
+            if untold and not (self.remote and self.remote.infrastructure):
+                self.round(request, untold, hidden=False)
         finally:
-            self.remote.close()
             self.say(
                 {
                     "done": True,
@@ -207,6 +185,33 @@ class Judge:
                     "printed": clean_lines(self.remote.output.decode("utf-8", "replace")),
                 }
             )
+
+    def round(self, request, items, hidden):
+        """Run these checks in fresh processes; those of which no report may say why they failed."""
+        state, untold = self.session.config.stash[STATE], []
+        state.implementations.clear()
+        state.hints = not hidden
+        self.remote = RemoteLab(
+            base64.b64decode(request["source"]),
+            self.control,
+            request["request"].encode(),
+            self.limits,
+            self.collectives,
+            self.lab.file("starter"),
+            keep_output=not hidden,
+        )
+        try:
+            for item in items:
+                self.say({"begins": item.nodeid})
+                passed = self.check(item)
+                incident = self.what_happened
+                if not passed and not (incident and incident.kind == "timeout"):
+                    untold.append(item)
+                if self.remote.infrastructure:
+                    break
+        finally:
+            self.remote.close()
+        return untold
 
     def say(self, what):
         self.out.write(json.dumps(what) + "\n")
@@ -253,62 +258,27 @@ class Judge:
         if isinstance(call.excinfo.value, MemoryError):
             self.overrun = Incident("memory", LARGE)
 
-    def check(self, item, hidden=False):
-        """One run of one check; it counts only together with the check's other run."""
-        self.phases, self.claim, self.calls = [], None, []
-        self.remote.begin_check(hidden)
-        if hidden:
-            item._initrequest()  # pytest keeps a used request: a second run needs a fresh one
+    def check(self, item):
+        """One run of one check, and the report of it."""
+        self.phases, self.claim = [], None
+        self.remote.begin_check()
+        item._initrequest()  # pytest keeps a used request: a second run needs a fresh one
         with self.own_work():
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         if self.overrun:
             gc.collect()
             with contextlib.suppress(Exception):
                 item.session._setupstate.teardown_exact(None)  # if it was cut short
-        self.report(item, hidden)
-        return self.phases == ALL_PASSED and not self.what_happened
-
-    def report(self, item, hidden):
         incident = self.what_happened
         self.say(
             {
                 "check": item.nodeid,
-                "hidden": hidden,
                 "phases": self.phases,
                 "claim": self.claim,
                 "incident": incident and {"kind": incident.kind, "message": clean(incident)},
             }
         )
-
-    def check_hidden(self, item, numbers, calls, seed):
-        """A check that draws numbers again, with others drawn; of another, some calls changed."""
-        seed = bytes.fromhex(seed)
-        if numbers:
-            numbers.secret = seed
-            self.check(item, hidden=True)
-            numbers.secret = None
-            reasons = {call[0]: "" for call in calls}
-        else:
-            reasons = self.check_elsewhere(item, calls, seed + item.nodeid.encode())
-        self.say({"rechecked": item.nodeid, "reasons": reasons})
-
-    def check_elsewhere(self, item, calls, seed):
-        """Some of the check's calls again, with a number changed, against the solution.
-
-        By function: why it could not be compared, or "".
-        """
-        self.remote.begin_check(hidden=True)
-        agreed, reasons = False, {}
-        with self.own_work():
-            agreed, reasons = agrees_elsewhere(calls, self.solution, self.remote, seed)
-        self.phases = ALL_PASSED
-        outcome = "passed" if agreed else "failed"
-        self.claim = {"outcome": outcome, "message": "", "hint": "", "broken": ""}
-        self.report(item, hidden=True)
-        return reasons
-
-    def pytest_lab_calls(self, calls):
-        self.calls = list(calls)
+        return self.phases == ALL_PASSED and not incident
 
     def pytest_runtest_logreport(self, report):
         if not isinstance(self.remote, RemoteLab):
@@ -321,6 +291,14 @@ class Judge:
 
 
 ALL_PASSED = [["setup", "passed"], ["call", "passed"], ["teardown", "passed"]]
+FAILED = {
+    "outcome": "failed",
+    "message": "",
+    "hint": "",
+    "broken": "",
+    "incident": "",
+    "sentence": "",
+}
 
 
 # --- scoring ------------------------------------------------------------------------------------
@@ -330,23 +308,16 @@ def score(expected, lines, late, exit_code, hidden=False):
     """The result of one submission from the lines its judge reported.
 
     {"status": "graded" | "infrastructure", "problem", "score", "not_run", "claims", "layers",
-    "printed", "hidden_checks", "hidden_notes", "not_compared"}; the notes, and the functions that
-    no hidden number could reach with the reasons, are for the instructor alone. A check that
-    reported nothing earns nothing, and if it is not the submission's doing, the result is
-    `infrastructure`, not a zero. If `hidden`, a case that passed earns only after its hidden run.
+    "printed"}. A check that reported nothing earns nothing, and if it is not the submission's
+    doing, the result is `infrastructure`, not a zero. If `hidden`, the first report of a case
+    decides whether it passed, and the second one says why not.
     """
-    cases, rechecked, running, done, notes, layers = {}, {}, None, {}, [], []
+    reports, running, done, layers = {}, None, {}, []
     for line in lines:
-        if "begins" in line:
-            running = line["begins"]
-        elif "layers" in line:
-            layers = line["layers"]
-        elif "rechecked" in line:
-            rechecked[line["rechecked"]] = line["reasons"]
-        elif "check" in line:
-            cases.setdefault(line["check"], []).append(line)
-            if line["hidden"] and line["incident"]:
-                notes.append(f"{line['check'].split('::')[-1]}: {line['incident']['kind']}")
+        running = line.get("begins", running)
+        layers = line.get("layers", layers)
+        if "check" in line:
+            reports.setdefault(line["check"], []).append(line)
         elif "done" in line:
             done = line
     problem = done.get("infrastructure", "")
@@ -355,14 +326,10 @@ def score(expected, lines, late, exit_code, hidden=False):
     outcomes = []
     for claim in expected.values():
         for case in claim["cases"]:
-            found = [_outcome(report) for report in cases.get(case, [])]
-            first = [report for report in cases.get(case, []) if not report["hidden"]]
-            passed = all(outcome["outcome"] == "passed" for outcome in found)
-            if len(first) != 1 or hidden and passed and case not in rechecked:
-                if not late:
-                    problem = problem or f"{case} was not reported as often as it ran"
-                found.append(_incident("timeout", LATE))
-            outcomes += [claim | outcome for outcome in found]
+            outcome = _outcome(reports.get(case, []), hidden)
+            if outcome is None and not late:
+                problem = problem or f"{case} was not reported as often as it was due"
+            outcomes.append(claim | (outcome or _incident("timeout", LATE)))
     claims = [_final(claim) for claim in settle(sorted(outcomes, key=_no_incident))]
     claims.sort(key=lambda claim: list(expected).index(claim["name"]))
     return {
@@ -373,19 +340,7 @@ def score(expected, lines, late, exit_code, hidden=False):
         "claims": claims,
         "layers": layers,
         "printed": done.get("printed", ""),
-        "hidden_checks": sum(line.get("hidden", False) for line in lines),
-        "hidden_notes": [clean(note) for note in notes],
-        "not_compared": _not_compared(rechecked.values()),
     }
-
-
-def _not_compared(found):
-    """{function: why} of those that no check could compare on hidden numbers."""
-    reasons = {}
-    for by_function in found:
-        for name, reason in by_function.items():
-            reasons[name] = reason and reasons.get(name, reason)
-    return {name: clean(reason) for name, reason in sorted(reasons.items()) if reason}
 
 
 def _final(claim):
@@ -405,28 +360,31 @@ def _no_incident(outcome):
 
 
 def _incident(kind, sentence, broken=""):
-    found = {"outcome": "failed", "message": sentence, "hint": "", "broken": broken}
-    return found | {"incident": kind, "sentence": sentence}
+    return FAILED | {"message": sentence, "broken": broken, "incident": kind, "sentence": sentence}
 
 
-def _outcome(report):
-    """What one run of one case came to; settle() knows `failed`, and keeps the incident."""
-    claim = report["claim"] or {"outcome": "failed", "message": "", "hint": "", "broken": ""}
-    claim = claim | {"incident": "", "sentence": ""}
-    outcome, failed = claim["outcome"], {"outcome": "failed", "hint": "", "broken": ""}
-    if report["incident"] and report["hidden"]:  # its words could tell the hidden numbers
-        if report["incident"]["kind"] == "timeout":
-            return _incident("timeout", HIDDEN_LATE)
-        return claim | failed | {"message": HIDDEN_FAILED}
+def _outcome(reports, hidden):
+    """What the runs of one case came to, or None if one of them is still due."""
+    if not reports:
+        return None
+    first, *more = map(_of_one_run, reports)
+    if not hidden or first["outcome"] == "passed" or first["incident"] == "timeout":
+        return first  # the grader's own sentence: no words of the hidden run are in it
+    if more and more[0]["outcome"] == "passed":
+        return FAILED | {"message": HIDDEN_FAILED}
+    return more[0] if more else None
+
+
+def _of_one_run(report):
+    """settle() knows `failed`, and keeps the incident."""
+    claim = FAILED | (report["claim"] or {})
     if report["incident"]:
         message = report["incident"]["message"]
-        return _incident(report["incident"]["kind"], message, message if claim["broken"] else "")
-    if outcome == "passed" and report["phases"] != ALL_PASSED:
-        return claim | failed | {"message": "the check did not run to its end"}
-    if outcome not in ("passed", "failed", "todo", "not_run"):
-        return claim | failed | {"message": "the check reported something else than an outcome"}
-    if report["hidden"] and outcome != "passed":
-        return claim | failed | {"message": HIDDEN_FAILED, "hint": claim["hint"]}
+        return _incident(report["incident"]["kind"], message, claim["broken"] and message)
+    if claim["outcome"] == "passed" and report["phases"] != ALL_PASSED:
+        return FAILED | {"message": "the check did not run to its end"}
+    if claim["outcome"] not in ("passed", "failed", "todo", "not_run"):
+        return FAILED | {"message": "the check reported something else than an outcome"}
     return claim
 
 

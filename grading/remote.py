@@ -27,8 +27,7 @@ from labkit.loading import LoadError
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 OF_A_GROUP = COLLECTIVES[:3]
 MAX_RANKS = 256
-MAX_COLLECTIVE_BYTES = 64 << 20  # in and out, of all collectives of a check: a ledger keeps them
-MAX_RECEIVED_BYTES = 64 << 20  # in one check, of which a test may keep all
+MAX_BYTES = 64 << 20  # that one check may send, and have its collectives make: all may be kept
 ARRAY_BYTES = 256  # what an array takes besides its numbers
 MAX_NAME = 200
 HERE = (
@@ -57,9 +56,10 @@ class Infrastructure(Exception):
 class RemoteLab:
     """A learner's file in a sandbox: functions and constants as attributes."""
 
-    def __init__(self, source, control, request, limits, collectives, path):
+    def __init__(self, source, control, request, limits, collectives, path, keep_output=True):
         self._source, self._control, self._request = source, control, request
         self._limits, self._collectives, self._path = limits, collectives, str(path)
+        self._keep_output = keep_output
         self._idle, self._busy = {}, set()  # processes; idle ones by rank, None is the usual one
         self._functions = {}  # names that stood for functions when they were first asked for
         self._loading = None  # why the file could not be loaded
@@ -71,18 +71,14 @@ class RemoteLab:
         self.output = b""
         self.begin_check()
 
-    def begin_check(self, hidden=False):
-        """A new check: its own clock, its own output allowance.
-
-        What is printed during a hidden check is counted, but not kept: it could tell the numbers.
-        """
+    def begin_check(self):
+        """A new check: its own clock, its own output allowance."""
         for process in list(self._busy):  # ranks that went on when their run was over
             process.hang_up()
         self._checks += 1
-        self._keep_output = not hidden
         self.incident = None
         self._check_left_s = self._limits.check_s
-        self._check_output = self._check_received = self._check_collective = 0
+        self._check_output = self._check_bytes = 0
 
     @property
     def what_happened(self):
@@ -90,10 +86,16 @@ class RemoteLab:
         return self.incident or (self._loading if isinstance(self._loading, Incident) else None)
 
     def close(self):
-        for process in list(self._busy):
+        """End all of its processes; when this returns, none is left."""
+        idle = list(self._idle.values())
+        processes = [*idle, *self._busy]  # a busy one's own thread closes it
+        self._idle.clear()
+        for process in processes:
             process.hang_up()
-        while self._idle:
-            self._idle.popitem()[1].close()
+        for process in processes:
+            process.last_report()
+        for process in idle:
+            process.close()
 
     # --- what tests see ---------------------------------------------------------------------
 
@@ -217,7 +219,7 @@ class RemoteLab:
             case ("raised", 0, str(kind), str(message), (int() | None) as line):
                 message = message[:MAX_TEXT]
                 where = f"starter.py line {line}: " if line else "starter.py: "
-                self._loading = f"{where}{kind}: {message} (while it was imported)"
+                self._loading = f"{where}{kind[:MAX_NAME]}: {message} (while it was imported)"
                 if kind == "ModuleNotFoundError":
                     self._loading += f"; {HERE}"
                 if kind in ("SyntaxError", "IndentationError", "TabError"):
@@ -300,8 +302,8 @@ class RemoteLab:
     def _simulate(self, operation, parts, times):
         """Bound what the ledgers of a check keep."""
         sizes = [part.nbytes + ARRAY_BYTES for part in parts if isinstance(part, np.ndarray)]
-        self._check_collective += sum(sizes) * times
-        if len(parts) > MAX_RANKS or self._check_collective > MAX_COLLECTIVE_BYTES:
+        self._check_bytes += sum(sizes) * times
+        if len(parts) > MAX_RANKS or self._check_bytes > MAX_BYTES:
             raise ValueError(f"{operation}: more ranks or bytes than the grader simulates")
 
     def _send(self, process, value, name):
@@ -333,9 +335,9 @@ class RemoteLab:
                     self._gone(process, name)
                 data += chunk
             end = 4 + wire.frame_size(data[:4])
-            self._check_received += end
-            if self._check_received > MAX_RECEIVED_BYTES:
-                mib = MAX_RECEIVED_BYTES >> 20
+            self._check_bytes += end
+            if self._check_bytes > MAX_BYTES:
+                mib = MAX_BYTES >> 20
                 self._end("memory", f"{name} gave more than {mib} MiB back; return what was asked")
             answer = wire.decode(data[4:end])
             del data[:end]
@@ -382,7 +384,8 @@ class RemoteLab:
         report = process.last_report(2.0)
         told = not report
         if told:  # its connection is closed, yet it lives
-            report = process.end()
+            process.hang_up()
+            report = process.last_report()
         self._drain(process)
         if "setup" in report or not report:
             self.infrastructure = f"the process was lost: {report.get('setup', 'no report')}"
@@ -398,15 +401,6 @@ class RemoteLab:
             self._end("timeout", f"{name} used more than {self._limits.cpu_s} s of processor time")
         how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
         self._end("crashed", f"{name} ended the whole process {how}; return a value instead")
-
-    def renew_time(self):
-        """All of the submission's time again: who is slow and honest is as slow the second time."""
-        self._left_s = self._limits.submission_s
-
-    def drain(self):
-        """Take what was printed so far, before a hidden check may print."""
-        for process in list(self._idle.values()):
-            self._drain(process)
 
     def _drain(self, process):
         taken = 0  # at most what a check may print: who prints faster than this reads never ends
@@ -476,28 +470,24 @@ class WorkerProcess:
             self._poll.unregister(self.output)  # closed by the learner's code
         return chunk
 
-    def last_report(self, timeout_s):
-        self.lifeline.settimeout(timeout_s)
+    def last_report(self, timeout_s=5.0):
+        """What its monitor says once the process and all of its threads are gone; then, {}."""
         try:
+            self.lifeline.settimeout(timeout_s)
             return json.loads(self.lifeline.recv(65536))
         except (OSError, ValueError):
             return {}
 
-    def end(self):
-        """Have the monitor kill a worker that closed its connection; its report, or {}."""
-        with contextlib.suppress(OSError):
-            self.lifeline.shutdown(socket.SHUT_WR)
-        return self.last_report(5.0)
-
     def hang_up(self):
-        """From another thread than the one that talks to it: that one finds the connection shut."""
+        """Its monitor kills it; a thread that talks to it finds the connection shut."""
         self.abandoned = True
-        for end in (self.lifeline, self.data):
+        for end, how in ((self.lifeline, socket.SHUT_WR), (self.data, socket.SHUT_RDWR)):
             with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                end.shutdown(how)
 
     def close(self):
-        """Hang up: the monitor kills whatever is left."""
+        self.hang_up()
+        self.last_report()
         self.data.close()
         self.lifeline.close()
         os.close(self.output)

@@ -5,6 +5,7 @@ import unicodedata
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from grading.problem import Problem
 from grading.submissions import Submission
 
 COLUMNS = {  # a field: what Canvas, Moodle, Gradescope and others call its column
@@ -17,10 +18,6 @@ COLUMNS = {  # a field: what Canvas, Moodle, Gradescope and others call its colu
 }
 HEADERS = {header: field for field, names in COLUMNS.items() for header in names.split(", ")}
 NOT_HANDED_IN = "nothing was handed in"
-
-
-class RosterError(Exception):
-    """The roster cannot be used; str() is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ def read_roster(path) -> list[Person]:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise RosterError(f"--roster {path} cannot be read ({error.strerror})") from None
+        raise Problem(f"--roster {path} cannot be read ({error.strerror})") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -55,7 +52,7 @@ def read_roster(path) -> list[Person]:
         fields.append("name")
         rows = [[*row, " ".join(row[n].strip() for n in (first, last))] for row in rows if row]
     if "name" not in fields:
-        raise RosterError(
+        raise Problem(
             f"--roster {path} has no column called name; give a CSV file with a header of "
             "name, id, sis id, login, email, group: the name, and any of the others"
         )
@@ -81,7 +78,7 @@ def _unlike(people, path):
             people[n] = replace(person, student=f"{person.name} ({number})")
     students = [person.student for person in people]
     if twice := [student for student in students if students.count(student) > 1]:
-        raise RosterError(f"--roster {path}: {twice[0]} is there twice; give them different ids")
+        raise Problem(f"--roster {path}: {twice[0]} is there twice; give them different ids")
     return people
 
 

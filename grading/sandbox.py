@@ -24,6 +24,7 @@ from pathlib import Path
 
 from grading.inside import walls
 from grading.limits import MIB, Limits
+from grading.problem import Problem
 from labkit.loading import ROOT, find_labs
 
 INSIDE = Path(__file__).parent / "inside"
@@ -39,10 +40,6 @@ NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
 REQUIRED = ("bubblewrap", *NAMESPACES, "tmpfs", "rlimits", "no new privileges", "seccomp")
 OPTIONAL = ("landlock", "no capabilities", "own uid", "memory cgroup", "pids cgroup")
 FIRST_UID = 1_500_000_000  # belongs to nobody; each cell of a root grader uses another one
-
-
-class SandboxError(Exception):
-    """The sandbox cannot be built here; str() is one sentence for the instructor."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +133,12 @@ def _lay_out_course(folder):
 
 
 def check_private(places: dict):
-    """SandboxError if a worker could read one of `places`, which are paths by what they are."""
+    """Problem if a worker could read one of `places`, which are paths by what they are."""
     prefix, packages = _readable()
     for what, place in places.items():
         for folder in ("/usr", "/bin", "/lib", "/lib64", prefix, *packages, INSIDE):
             if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder)):
-                raise SandboxError(
+                raise Problem(
                     f"{what} {place} lies in {folder}, which every submission may read, as it "
                     "holds the system or the Python that runs it; move it elsewhere, such as /srv"
                 )
@@ -170,7 +167,7 @@ class Cell:
         self.weak = weak
         self.isolated = "namespaces" in machine.layers
         if machine.refusal and not weak:
-            raise SandboxError(machine.refusal)
+            raise Problem(machine.refusal)
         check_private({"the course": ROOT})
         # a user of its own can only be given what everybody may read
         mapped = machine.root and (self.isolated or _open_to_all(*_readable()))
@@ -265,7 +262,7 @@ class Cell:
         if ready != b"ready":
             self.process.kill()
             why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
-            raise SandboxError(f"the sandbox did not start: {why or 'no answer within 30 s'}")
+            raise Problem(f"the sandbox did not start: {why or 'no answer within 30 s'}")
         self.control.settimeout(None)
 
     def _bwrap(self, prefix, packages, info, block):
@@ -302,7 +299,7 @@ class Cell:
             chunk = os.read(info, 4096)
             if not chunk:
                 why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
-                raise SandboxError(f"bwrap failed: {why}")
+                raise Problem(f"bwrap failed: {why}")
             text += chunk
         child = json.loads(text)["child-pid"]
         self.cgroup.add(child)
@@ -318,7 +315,7 @@ class Cell:
             Path(f"/proc/{child}/uid_map").write_text(uids)
             Path(f"/proc/{child}/gid_map").write_text(gids)
         except OSError as error:
-            raise SandboxError(f"the user namespace cannot be set up: {error}") from None
+            raise Problem(f"the user namespace cannot be set up: {error}") from None
         os.write(block, b"1")
 
     def _pin(self, pid):

@@ -14,8 +14,8 @@ import time
 from math import ceil, inf
 from pathlib import Path
 
-from grading.grader import ClusterError
 from grading.limits import LOST, MIB
+from grading.problem import Problem
 from labkit.loading import ROOT
 
 BATCH = 50  # submissions that are worth a job of their own
@@ -91,7 +91,7 @@ class SlurmWorkers:
             logs = [self.folder / f"{job}.log" for job in ended]
             said = [text.split() for log in logs if log.exists() and (text := log.read_text())]
             last = " ".join(said[-1])[-300:] if said else "nothing"
-            raise ClusterError(
+            raise Problem(
                 f"{self.lost} Slurm jobs ended without grading anything; the last said: {last}"
             )
         self.jobs -= ended
@@ -103,5 +103,5 @@ class SlurmWorkers:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             why = " ".join((done.stderr or done.stdout).split())
-            raise ClusterError(f"Slurm refused the jobs: {why}")
+            raise Problem(f"Slurm refused the jobs: {why}")
         return done.stdout.split(";")[0].strip()

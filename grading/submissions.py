@@ -22,16 +22,13 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 
+from grading.problem import Problem
 from grading.sanitise import clean
 
-MAX_ENTRIES = 200_000  # kept: files that may be submissions, and one that says whose folder it is
+MAX_FILES = 300_000  # in a folder or zip file of everybody's
 MAX_STUDENT_FILES = 100_000  # looked at in one student's folder, or in one zip file of theirs
-MAX_STUDENT_BYTES = 128 << 20  # of zip files, unpacked from their own if need be, for one student
-MAX_ZIP_MEMBERS = 300_000  # in a zip file of everybody's
-MAX_INNER_ZIP_BYTES = 64 << 20
+MAX_STUDENT_BYTES = 128 << 20  # of zip files, for one student
 MAX_DEPTH = 16
-MAX_METADATA_LINE = 1000
-MAX_CANDIDATES_IN_ZIP = 64
 ALONE = "hand in the starter alone"
 LINK = ", a link, which is not followed: hand in the files themselves"
 
@@ -57,10 +54,6 @@ _STARTER = re.compile(
 _LAB = re.compile(r"(?i)(?:^|[^a-z0-9])(?:lab[-_ ]?0?(\d{1,2})(?!\d)|capstone(?![a-z]))")
 
 
-class SubmissionsError(Exception):
-    """The place named holds nothing that can be read; str() is one sentence."""
-
-
 @dataclass(frozen=True)
 class Submission:
     """One student's file for one lab. `problem` says why there is no `source`."""
@@ -83,9 +76,8 @@ class Found:
     shapes: Counter = field(default_factory=Counter)  # shape -> submissions
     ignored: list[tuple[str, str]] = field(default_factory=list)  # (where, why): look at them
     older: list[tuple[str, str]] = field(default_factory=list)  # the same, of what a newer replaces
-    too_much: list[tuple[tuple, str]] = field(
-        default_factory=list
-    )  # (path, why): a budget is spent
+    twins: list[tuple[str, str]] = field(default_factory=list)  # (student, why it may be two)
+    too_much: list[tuple[tuple, str]] = field(default_factory=list)  # (path, which budget is spent)
     folders: list[tuple] = field(default_factory=list)  # a student's each, be they empty
 
 
@@ -110,6 +102,18 @@ class _Owner:
     clues: tuple = ()
     when: datetime | None = None
     late: bool = False
+    members: tuple = ()  # of a group, (name, clues) of each; the first is `student`
+
+
+@dataclass
+class _Student:
+    """What is known of a student while their files are looked at."""
+
+    owner: _Owner
+    gets_row: bool = False  # else it may be a stray file
+    has_one: bool = False  # a starter of a lab that is graded
+    other: str = ""  # something that is no starter
+    told: str = ""  # why a starter, or all, is not graded
 
 
 def read_submissions(
@@ -120,110 +124,149 @@ def read_submissions(
     With `student`, `place` is a folder of this student's alone, whatever it holds. Who handed in
     nothing that is recognised is among the unrecognised, once for each lab of the run.
     """
-    place = Path(place)
-    found = Found()
-    theirs = (place.resolve().name,) if student else ()  # may itself say which lab is in it
-    try:
-        entries = list(_walk(place, found, (student,))) if student else _entries(place, found)
-    except OSError as error:
-        raise SubmissionsError(f"{place} cannot be read: {error.strerror}") from None
-    if len(entries) > MAX_ENTRIES:
-        raise SubmissionsError(f"more than {MAX_ENTRIES} files; is this the right folder?")
-    outside = entries = _without_strays(entries, found)
-    entries = entries if student else _without_wrapper(entries)
-    dropped = len(outside[0].path) - len(entries[0].path) if entries else 0
-    found.too_much = [(path[dropped:], why) for path, why in found.too_much]
-    groups = _gradescope_groups(entries)
-    owners = groups, _classroom_prefix(entries, place.name)
-    entries = _open_inner_zips(entries, found, Counter(), owners)
-    owners = groups, _classroom_prefix(entries, place.name)
-    candidates, seen, others, people, told = {}, {}, {}, {}, {}
+    place, found = Path(place), Found()
+    entries, owner_of = _arranged(place, found, student)
+    around = (place.resolve().name,) if student else ()  # may itself say which lab is in it
+    reading = _Reading(found, labs, only, owner_of, around)
     for path in found.folders:
-        owner = _owner((*path[dropped:], ""), *owners)
-        people.setdefault(owner.student, owner)
-        seen.setdefault(owner.student, False)
+        reading.student_of(owner_of((*path, ""))).gets_row = True
     for entry in entries:
-        if entry.path in _PLATFORMS_OWN:
-            continue
-        owner = _owner(entry.path, *owners)
-        student, rest = owner.student, owner.rest
-        seen.setdefault(student, False)
-        if owner.shape != "plain" or len(entry.path) > 1 or entry.about:
-            people.setdefault(student, owner)
-        match = _STARTER.fullmatch(rest[-1])
-        if not match:
-            if entry.about or len(rest) <= 2 and not rest[-1].startswith("."):
-                others.setdefault(student, clean("/".join(rest), 100) + entry.about)
-            continue
-        where = clean("/".join(entry.path), 300)
-        if any(part.startswith(".") and part != "." for part in rest[:-1]):
-            found.ignored.append((where, "in a hidden folder; move it out of there"))
-            continue
-        lab = _lab_of(match, rest, only)
-        seen[student] |= lab in labs if only is None else lab == only
-        if lab is None:
-            why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
-            if owner.shape == "plain" and _LAB.match(student):
-                why = f"{student} was taken for the student's name: give the folder above"
-                people.pop(student, None)
-            found.ignored.append((where, why))
-            told[student] = why
-        elif lab not in labs:
-            why = told[student] = f"{lab} is not one of {', '.join(sorted(labs))}"
-            found.ignored.append((where, why))
-        elif only is None or lab == only:
-            version = int(match["version"] or 0)
-            names_it = _lab_of(match, (*theirs, *rest), None) == lab  # not only --lab does
-            attempt = -_seconds(owner.when)
-            rank = (attempt, not names_it, -version, "labs" not in rest, len(rest), rest)
-            candidates.setdefault((student, lab), []).append((rank, owner, where, entry))
-    for (student, lab), several in sorted(candidates.items()):
-        several.sort(key=lambda candidate: candidate[0])
-        _, owner, where, entry = several[0]
-        found.older += [(other, f"{where} is graded instead") for _, _, other, _ in several[1:]]
-        source, problem = entry.read(max_bytes)
-        if not problem:
-            source, problem = _text_or_problem(source)
-        late = _late(owner, entry, deadline)
-        one = Submission(student, lab, where, source, problem, owner.clues, late)
-        found.submissions += _each_member(one, groups.get(entry.path[0]))
-        found.shapes[owner.shape] += 1
-    for path, why in found.too_much:
-        owner = _owner((*path, ""), *owners)
-        student, where = owner.student, clean("/".join(path), 300)
-        rest_of_it = why.replace(ALONE, "the rest was not looked at") if seen.get(student) else why
-        found.ignored.append((where, rest_of_it))
-        told[student] = why
-        lab = only or _lab_in("/".join(owner.rest))
-        if lab in labs and not seen.get(student) and (student, lab) not in candidates:
-            candidates[student, lab] = []
-            found.submissions.append(Submission(student, lab, where, None, why, owner.clues))
-            found.shapes[owner.shape] += 1
-    here = {only} if only else {submission.lab for submission in found.submissions}
-    given = {student for student, _ in candidates} | {s.student for s in found.submissions}
-    without = []
-    for student in sorted(student for student, had_one in seen.items() if not had_one):
-        number = only[-2:] if only else "NN"
-        why = f"no starter.py or starter-{number}.py" + (f" for {only}" if only else "")
-        why += f"; there is {others[student]}" if student in others else " in it"
-        why = told.get(student, why)
-        if student in people and student not in given:
-            owner = people[student]
-            for lab in sorted(here):
-                one = Submission(student, lab, clean(student), None, why, owner.clues)
-                group = groups.get(f"submission_{student.rpartition('(')[2].rstrip(')')}")
-                found.unrecognised += _each_member(one, group)
-        if student and student not in given and student not in told:
-            without.append((student, why))
-    found.ignored[:0] = without  # first: they get no points at all
+        if entry.path not in _PLATFORMS_OWN:
+            reading.look_at(entry)
+    reading.choose(max_bytes, deadline)
+    reading.tell_of_too_much()
+    reading.tell_who_has_none()
     return found
 
 
-def _each_member(submission, group):
-    """The submission once for each of its group, whose first is its student."""
-    if not group:
-        return [submission]
-    return [replace(submission, student=name, clues=clues) for name, clues in group.members]
+def _arranged(place, found, student):
+    """(every file without what an export lays around them, a function from a path to its owner)"""
+    try:
+        entries = list(_walk(place, found, (student,))) if student else _entries(place, found)
+    except OSError as error:
+        raise Problem(f"{place} cannot be read: {error.strerror}") from None
+    if len(entries) > MAX_FILES:
+        raise Problem(f"more than {MAX_FILES} files; is this the right folder?")
+    outside = _without_strays(entries, found)
+    entries = outside if student else _without_wrapper(outside)
+    dropped = len(outside[0].path) - len(entries[0].path) if entries else 0
+    found.too_much = [(path[dropped:], why) for path, why in found.too_much]
+    found.folders = [path[dropped:] for path in found.folders]
+    groups, classroom = _gradescope_groups(entries), _classroom_prefix(entries, place.name)
+
+    def owner_of(path):
+        return _owner(path, groups, classroom)
+
+    entries = _open_inner_zips(entries, found, owner_of)
+    classroom = _classroom_prefix(entries, place.name)  # a zip file may hold what tells it
+    return entries, owner_of
+
+
+class _Reading:
+    """Who has what, from the first file to the sentence for those who have nothing."""
+
+    def __init__(self, found, labs, only, owner_of, around):
+        self.found, self.labs, self.only = found, labs, only
+        self.owner_of, self.around = owner_of, around
+        self.students = {}  # name -> _Student
+        self.candidates = {}  # (name, lab) -> [(rank, owner, where, entry)]
+
+    def student_of(self, owner):
+        return self.students.setdefault(owner.student, _Student(owner))
+
+    def look_at(self, entry):
+        owner = self.owner_of(entry.path)
+        student, rest = self.student_of(owner), owner.rest
+        student.gets_row |= owner.shape != "plain" or len(entry.path) > 1 or bool(entry.about)
+        match = _STARTER.fullmatch(rest[-1])
+        if not match:
+            if entry.about or len(rest) <= 2 and not rest[-1].startswith("."):
+                student.other = student.other or clean("/".join(rest), 100) + entry.about
+            return
+        where = clean("/".join(entry.path), 300)
+        lab, why = _lab_of(match, rest, self.only), ""
+        if any(part.startswith(".") and part != "." for part in rest[:-1]):
+            self.found.ignored.append((where, "in a hidden folder; move it out of there"))
+            return
+        if lab is None and owner.shape == "plain" and _LAB.match(owner.student):
+            why = f"{owner.student} was taken for the student's name: give the folder above"
+            student.gets_row = False
+        elif lab is None:
+            why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
+        elif lab not in self.labs:
+            why = f"{lab} is not one of {', '.join(sorted(self.labs))}"
+        if why:
+            self.found.ignored.append((where, why))
+            student.told = why
+        elif self.only in (None, lab):
+            student.has_one = True
+            candidate = self._rank(match, lab, owner), owner, where, entry
+            self.candidates.setdefault((owner.student, lab), []).append(candidate)
+
+    def _rank(self, match, lab, owner):
+        """The first counts: the last attempt, one that names the lab, the highest number."""
+        rest, version = owner.rest, int(match["version"] or 0)
+        names_it = _lab_of(match, (*self.around, *rest), None) == lab  # not only --lab does
+        return -_seconds(owner.when), not names_it, -version, "labs" not in rest, len(rest), rest
+
+    def choose(self, max_bytes, deadline):
+        """Read the one that counts of each student and lab."""
+        for (student, lab), several in sorted(self.candidates.items()):
+            several.sort(key=lambda candidate: candidate[0])
+            _, owner, where, entry = several[0]
+            for _, _, other, its in several[1:]:
+                self.found.older.append((other, f"{where} is graded instead"))
+                if _nfc(its.path[0]) == _nfc(entry.path[0]) and its.path[0] != entry.path[0]:
+                    why = f"{other} and {where} differ in how their letters are encoded: are they"
+                    self.found.twins.append((student, f"{why} two people's? Only one is graded"))
+            source, problem = entry.read(max_bytes)
+            if not problem:
+                source, problem = _text_or_problem(source)
+            late = _late(owner, entry, deadline)
+            one = Submission(student, lab, where, source, problem, owner.clues, late)
+            self.found.submissions += _each_member(one, owner)
+            self.found.shapes[owner.shape] += 1
+
+    def tell_of_too_much(self):
+        for path, why in self.found.too_much:
+            owner, where = self.owner_of((*path, "")), clean("/".join(path), 300)
+            student = self.student_of(owner)
+            lab = self.only or _lab_in("/".join(owner.rest))
+            student.told = why
+            if student.has_one:
+                why = why.replace(ALONE, "the rest was not looked at")
+            elif lab in self.labs and (owner.student, lab) not in self.candidates:
+                self.candidates[owner.student, lab] = []
+                one = Submission(owner.student, lab, where, None, why, owner.clues)
+                self.found.submissions.append(one)
+                self.found.shapes[owner.shape] += 1
+            self.found.ignored.append((where, why))
+
+    def tell_who_has_none(self):
+        labs = {self.only} if self.only else {one.lab for one in self.found.submissions}
+        given = {name for name, _ in self.candidates}
+        given |= {one.student for one in self.found.submissions}
+        without = []
+        for name, student in sorted(self.students.items(), key=lambda pair: pair[0] or ""):
+            if student.has_one or name in given:
+                continue
+            number = self.only.removeprefix("lab-") if self.only else "NN"
+            why = f"no starter.py or starter-{number}.py"
+            why += f" for {self.only}" if self.only else ""
+            why += f"; there is {student.other}" if student.other else " in it"
+            why = student.told or why
+            for lab in sorted(labs) if student.gets_row else ():
+                one = Submission(name, lab, clean(name), None, why, student.owner.clues)
+                self.found.unrecognised += _each_member(one, student.owner)
+            if name and not student.told:
+                without.append((name, why))
+        self.found.ignored[:0] = without  # first: they get no points at all
+
+
+def _each_member(submission, owner):
+    """The submission once for each of its group."""
+    members = owner.members or ((submission.student, submission.clues),)
+    return [replace(submission, student=name, clues=clues) for name, clues in members]
 
 
 def _late(owner, entry, deadline):
@@ -258,13 +301,6 @@ def _time(text):
     return None
 
 
-def _over_budget(spent):
-    if spent <= MAX_STUDENT_BYTES:
-        return ""
-    limit = MAX_STUDENT_BYTES >> 20
-    return f"zip files of more than {limit} MiB together; {ALONE}"
-
-
 def read_one(path, max_bytes=4 << 20) -> tuple[bytes | None, str]:
     """(source, "") or (None, why not) of a single file."""
     source, problem = _read_file(path, max_bytes)
@@ -278,11 +314,11 @@ def _entries(place, found):
     if place.is_dir():
         return list(_walk(place, found))
     if not place.is_file():
-        raise SubmissionsError(f"{place} does not exist")
+        raise Problem(f"{place} does not exist")
     with open(place, "rb"):  # below, what cannot be opened is no zip file
         entries = _zip_entries(lambda: open(place, "rb"), (), found)
     if entries is None:
-        raise SubmissionsError(f"{place} is neither a folder nor a zip file")
+        raise Problem(f"{place} is neither a folder nor a zip file")
     return entries
 
 
@@ -293,54 +329,55 @@ def _walk(root, found, above=()):
     Links are entries that say so, never followed. Folders are listed level by level, a lab's first,
     so that a submission is found before a student's budget is spent on what lies elsewhere.
     """
-    pending, looked_at, shown, over = deque([above]), Counter(), set(), set()
+    pending, looked_at = deque([above]), Counter()
     with os.scandir(root) as top:
         theirs = (item for item in top if not _stray(item.name, item.is_dir(follow_symlinks=False)))
-        around = not above and sum(1 for _ in islice(theirs, 2)) == 1  # a folder of everybody's
-        depth = 1 + around
+        depth = 1  # where a path names the student; below, if one folder is around everybody's
+        depth += not above and sum(1 for _ in islice(theirs, 2)) == 1
     while pending:
         parts = pending.popleft()
         whose, everybodys = parts[:depth], len(parts) < depth
         if len(parts) == depth:
             found.folders.append(parts)
-        folders, files = [], []
+        elif looked_at[whose] > MAX_STUDENT_FILES:
+            continue
         try:
             with os.scandir(Path(root, *parts[len(above) :])) as inside:
-                for item in inside:
-                    looked_at[whose] += not everybodys
-                    if looked_at[whose] > MAX_STUDENT_FILES:
-                        break
-                    folder = item.is_dir(follow_symlinks=False)
-                    if folder and not _STARTER.fullmatch(item.name):
-                        folders.append(item.name)
-                        continue
-                    about = LINK if item.is_symlink() else ""
-                    if everybodys or _may_matter(item.name) or (parts[:2], about) not in shown:
-                        if not _may_matter(item.name):
-                            shown.add((parts[:2], about))
-                        status = item.stat(follow_symlinks=False)
-                        when = datetime.fromtimestamp(status.st_mtime, UTC)
-                        files.append((item.name, item.path, status.st_size, when, about))
+                items = list(islice(inside, MAX_FILES if everybodys else MAX_STUDENT_FILES + 1))
         except OSError as error:
             found.ignored.append((clean("/".join(parts)), f"cannot be listed: {error.strerror}"))
             continue
-        for name, full, *more in sorted(files):
-            yield _Entry((*parts, name), lambda limit, full=full: _read_file(full, limit), *more)
-        if looked_at[whose] > MAX_STUDENT_FILES:
-            if whose not in over:
-                over.add(whose)
-                why = f"more than {MAX_STUDENT_FILES} files; {ALONE}"
-                found.too_much.append((whose, why))
-            continue
-        for name in sorted(folders):
-            path = (*parts, name)
-            if name in _SKIPPED:
+        items.sort(key=lambda item: item.name)
+        folders = [item.name for item in items if _is_folder(item)]
+        files = [item for item in items if not _is_folder(item)]
+        others = [item for item in files if not (everybodys or _may_matter(item.name))]
+        kept = 1 if len(parts) <= depth + 1 else 0  # to say what else is there
+        for item in files:
+            if item not in others[kept:]:
+                yield _file_entry((*parts, item.name), item)
+        if not everybodys:
+            looked_at[whose] += len(items)
+            if looked_at[whose] > MAX_STUDENT_FILES:
+                found.too_much.append((whose, f"more than {MAX_STUDENT_FILES} files; {ALONE}"))
                 continue
-            if len(path) < MAX_DEPTH:
+        for name in folders:
+            path = (*parts, name)
+            if name not in _SKIPPED and len(path) >= MAX_DEPTH:
+                found.ignored.append((clean("/".join(path)), "folders nested too deep"))
+            elif name not in _SKIPPED:
                 first = not everybodys and (_LAB.search(name) or name == "labs" or "phase" in name)
                 (pending.appendleft if first else pending.append)(path)
-            else:
-                found.ignored.append((clean("/".join(path)), "folders nested too deep"))
+
+
+def _is_folder(item):
+    return item.is_dir(follow_symlinks=False) and not _STARTER.fullmatch(item.name)
+
+
+def _file_entry(path, item):
+    status = item.stat(follow_symlinks=False)
+    when, full = datetime.fromtimestamp(status.st_mtime, UTC), item.path
+    about = LINK if item.is_symlink() else ""
+    return _Entry(path, lambda limit: _read_file(full, limit), status.st_size, when, about)
 
 
 def _may_matter(name):
@@ -401,7 +438,7 @@ def _zip_entries(opener, prefix, found):
     An inner one (with a prefix) is not held in memory: `opener` opens it again for each file read.
     """
     where = clean("/".join(prefix)) or "the zip file"
-    most = MAX_STUDENT_FILES if prefix else MAX_ZIP_MEMBERS
+    most = MAX_STUDENT_FILES if prefix else MAX_FILES
     try:
         file = opener()
         crowded = _listing_bytes(file) > 100 * most  # zipfile reads it all into memory
@@ -414,29 +451,23 @@ def _zip_entries(opener, prefix, found):
         return []
     if crowded or len(members) > most:
         if not prefix:
-            raise SubmissionsError(f"more than {most} files in the zip file; is it the right one?")
+            raise Problem(f"more than {most} files in the zip file; is it the right one?")
         found.too_much.append((prefix, f"more than {most} files in a zip file; {ALONE}"))
         return []
-    entries, candidates, shown = [], 0, set()
+    entries, told = [], set()
     for member in members:
-        parts = tuple(part for part in member.filename.replace("\\", "/").split("/") if part)
+        name = member.filename
+        parts = tuple(part for part in name.replace("\\", "/").split("/") if part)
         if not parts or member.is_dir() or _SKIPPED & set(parts):
             continue
-        outside = member.filename.startswith(("/", "\\")) or ".." in parts
-        if outside or ":" in parts[0] or len(parts) > MAX_DEPTH:
-            found.ignored.append(
-                (clean(f"{where}: {member.filename}"), "a path out of the zip file")
-            )
+        outside = name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]
+        if outside or len(parts) > MAX_DEPTH:
+            found.ignored.append((clean(f"{where}: {name}"), "a path out of the zip file"))
             continue
-        candidates += bool(_STARTER.fullmatch(parts[-1]))
-        if prefix and candidates > MAX_CANDIDATES_IN_ZIP:
-            found.ignored.append((where, "too many starters in one zip file"))
-            break
-
         if not _may_matter(parts[-1]) and (prefix or len(parts) > 2):
-            if (folder := () if prefix else parts[:2]) in shown:
+            if (folder := () if prefix else parts[:2]) in told:
                 continue  # one entry says whose it is; the others need not be kept
-            shown.add(folder)
+            told.add(folder)
 
         def read(limit, member=member, archive=None if prefix else archive):
             return _read_member(archive, member, limit, opener)
@@ -477,42 +508,34 @@ def _listing_bytes(file):
     return int.from_bytes(tail[short + 12 : short + 16], "little") if short >= 0 else 0
 
 
-def _open_inner_zips(entries, found, spent, owners):
-    """A student's zip file stands for its files; a zip file inside that one does not.
-
-    `spent` counts what is read for each student.
-    """
-    opened = []
+def _open_inner_zips(entries, found, owner_of):
+    """A student's zip file stands for its files; a zip file inside that one does not."""
+    opened, spent = [], Counter()
     for entry in entries:
         if not entry.path[-1].lower().endswith(".zip"):
             opened.append(entry)
             continue
-        problems = []
         prefix = (*entry.path[:-1], entry.path[-1][: -len(".zip")])
-        student = _owner((*prefix, ""), *owners).student
-        spent[student] += entry.size if entry.size <= MAX_INNER_ZIP_BYTES else 0  # never read
-        if why := _over_budget(spent[student]):
+        student = owner_of((*prefix, "")).student
+        spent[student] += entry.size
+        if spent[student] > MAX_STUDENT_BYTES:
+            limit = MAX_STUDENT_BYTES >> 20
+            why = f"zip files of more than {limit} MiB together; {ALONE}"
             found.too_much.append((prefix, why))
             continue
 
-        def opener(entry=entry, problems=problems):
-            data, problem = entry.read(MAX_INNER_ZIP_BYTES)
-            if problem:
-                problems.append(problem)
-                raise OSError(problem)
-            return BytesIO(data)
+        def opener(entry=entry):
+            return BytesIO(entry.read(MAX_STUDENT_BYTES)[0] or b"")
 
         inner = _zip_entries(opener, prefix, found)
         if inner is None:
-            where = clean("/".join(entry.path))
-            why = problems[0] if problems else "not a zip file, though it is called one"
-            found.ignored.append((where, why))
+            why = entry.read(MAX_STUDENT_BYTES)[1] or "not a zip file, though it is called one"
+            found.ignored.append((clean("/".join(entry.path)), why))
             opened.append(replace(entry, about=f", {why}"))
-        else:
+        for part in inner or ():
+            nested = part.path[-1].lower().endswith(".zip")
             about = ", a zip file in a zip file, which is not opened: hand in the starter alone"
-            for part in inner:
-                nested = part.path[-1].lower().endswith(".zip")
-                opened.append(replace(part, when=entry.when, about=about if nested else part.about))
+            opened.append(replace(part, when=entry.when, about=about if nested else part.about))
     return opened
 
 
@@ -598,29 +621,25 @@ class _Group:
 
 def _gradescope_groups(entries):
     """submission_12 -> its group, from the lines of submission_metadata.yml that say so."""
-    groups, group, number = {}, None, ""
-    for entry in entries:
-        if entry.path != ("submission_metadata.yml",):  # a student's own says nothing
+    groups, group, number = {}, _Group(), ""
+    own = [entry for entry in entries if entry.path == ("submission_metadata.yml",)]
+    data = own[0].read(16 << 20)[0] if own else None  # a student's own says nothing
+    for line in (data or b"").decode("utf-8", "replace").splitlines():
+        if match := re.match(r"submission_(\d+):", line):
+            number = match[1]
+            group = groups.setdefault(f"submission_{number}", _Group())
+        match = re.match(r"( +(?:- )?):(name|sid|email|created_at):(.+)", line)
+        if not match or not (value := _yaml_text(match[3])):
             continue
-        data, _ = entry.read(16 << 20)
-        for line in (data or b"").decode("utf-8", "replace").splitlines():
-            if len(line) > MAX_METADATA_LINE:
-                continue
-            if match := re.match(r"submission_(\d+):", line):
-                number, group = match[1], groups.setdefault(match[0][:-1], _Group())
-            match = re.match(r"( +(?:- )?):(name|sid|email|created_at):(.+)", line)
-            if group is None or not match or not (value := _yaml_text(match[3])):
-                continue
-            if match[2] == "name":
-                group.members.append((_student(value, number), (value,)))
-            elif match[2] != "created_at" and group.members:
-                name, clues = group.members[-1]
-                group.members[-1] = name, (*clues, value)
-            elif match[1] == "  " and group.when is None:
-                with contextlib.suppress(ValueError):
-                    group.when = datetime.strptime(
-                        re.sub(r"\.\d+| (?=[-+Z])", "", value), "%Y-%m-%d %H:%M:%S%z"
-                    )
+        if match[2] == "name":
+            group.members.append((_student(value, number), (value,)))
+        elif match[2] != "created_at" and group.members:
+            name, clues = group.members[-1]
+            group.members[-1] = name, (*clues, value)
+        elif match[1] == "  " and group.when is None:
+            with contextlib.suppress(ValueError):
+                value = re.sub(r"\.\d+| (?=[-+Z])", "", value)
+                group.when = datetime.strptime(value, "%Y-%m-%d %H:%M:%S%z")
     return {submission: group for submission, group in groups.items() if group.members}
 
 
@@ -643,9 +662,10 @@ def _owner(path, groups, classroom) -> _Owner:
             continue
         said = match.groupdict()
         if shape == "Gradescope":
-            name, clues = groups[first].members[0] if first in groups else (_student(first), ())
-            when = groups[first].when if first in groups else None
-            return _Owner(shape, name, rest or (first,), clues, when)
+            group = groups.get(first, _Group([(_student(first), ())]))
+            name, clues = group.members[0]
+            members = tuple(group.members)
+            return _Owner(shape, name, rest or (first,), clues, group.when, members=members)
         inner = rest or (said.get("file") or first,)
         if "task" in said:
             inner = (said["task"], *inner)  # may name the lab
@@ -667,11 +687,15 @@ def _owner(path, groups, classroom) -> _Owner:
 
 def _student(name, number=""):
     """A printable name that no other student has, even one who differs in invisible letters."""
-    name = unicodedata.normalize("NFC", name)
+    name = _nfc(name)
     shown = clean(name, 80) + (f" ({number})" if number else "")
     if shown == name or number:
         return shown
     return f"{shown} #{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+
+
+def _nfc(text):
+    return unicodedata.normalize("NFC", text)
 
 
 def _lab_of(match, rest, only):

@@ -110,6 +110,7 @@ class State:
         self.implementations = {}
         self.items = []  # all that were collected, also those not selected
         self.out_of_time = set()  # (lab, test name)
+        self.hints = True  # whether a failure is compared with the known mistakes
         self.left_out = ""
 
     def lab_of(self, item):
@@ -278,7 +279,7 @@ def pytest_runtest_makereport(item, call):
     report.claim = {"lab": lab.name, **claim_of(item), **outcome, "hint": "", "printed": ""}
     if outcome["outcome"] == "failed":
         report.claim["printed"] = "\n".join(report.capstdout.splitlines()[-PRINTED_LINES:])
-    if outcome["outcome"] == "failed" and recorder.calls and not outcome["broken"]:
+    if outcome["outcome"] == "failed" and recorder.calls and not outcome["broken"] and state.hints:
         _hint(report.claim, lab, recorder, state)
     if "did not finish within" in outcome["message"] and outcome["crashed"]:
         state.out_of_time.add((lab, report.claim["name"]))

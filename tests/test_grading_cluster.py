@@ -18,8 +18,8 @@ from grading import dask_engine, engines, slurm
 from grading.exports import write_exports
 from grading.fingerprint import labs_by_prefix
 from grading.gradebook import Gradebook
-from grading.grader import ClusterError
 from grading.limits import Limits
+from grading.problem import Problem
 from grading.run import grade_locally, grade_missing
 from grading.submissions import Submission
 from labkit.loading import ROOT
@@ -34,14 +34,14 @@ needs_isolation = pytest.mark.skipif(
     reason="this machine cannot isolate a submission: python -m grading doctor",
 )
 pytestmark = pytest.mark.timeout(300)
-LAB = labs_by_prefix()["lab-01"]
+LAB = labs_by_prefix()["lab-03"]  # one process a submission, and little to compute
 LIMITS = Limits(check_s=5)
 # Slow, so that a job that is killed after its first result still has some to lose.
 SLOW = b"\nimport time\ntime.sleep(0.5)\n"
 
 
 def submission(name, source):
-    return Submission(name, "lab-01", f"{name}/starter-01.py", source)
+    return Submission(name, LAB.prefix, f"{name}/starter-03.py", source)
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +253,14 @@ def test_a_job_that_slurm_no_longer_has_is_submitted_again(
 def test_jobs_that_never_start_grading_end_the_run_and_say_why(stand_in, monkeypatch, tmp_path):
     monkeypatch.setattr(slurm, "LOST", 2)
     monkeypatch.setattr(slurm.sys, "executable", "/nowhere/python")
-    with pytest.raises(ClusterError, match="2 Slurm jobs ended .* /nowhere/python: No such file"):
+    with pytest.raises(Problem, match="2 Slurm jobs ended .* /nowhere/python: No such file"):
         list(through_slurm(tmp_path)([("key", submission("ada", b""))]))
     assert not list(tmp_path.glob(".*"))
 
 
 def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
     engine = through_slurm(tmp_path, partition="nope")
-    with pytest.raises(ClusterError, match="Slurm refused the jobs: .*partition") as raised:
+    with pytest.raises(Problem, match="Slurm refused the jobs: .*partition") as raised:
         list(engine([("key", submission("ada", b""))]))
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob(".*"))
@@ -271,7 +271,7 @@ def test_the_jobs_of_a_killed_run_end_and_the_next_run_has_its_grades(stand_in, 
     for name in ("ada", "bo", "cy", "di"):
         (tmp_path / "in" / name).mkdir(parents=True)
         source = LAB.file("solution").read_bytes() + SLOW
-        (tmp_path / "in" / name / "starter-01.py").write_bytes(source)
+        (tmp_path / "in" / name / "starter-03.py").write_bytes(source)
     out = tmp_path / "out"
     command = [sys.executable, "-m", "grading", "run", str(tmp_path / "in"), "--out", str(out)]
     log = (tmp_path / "log").open("wb")
@@ -362,7 +362,7 @@ def test_a_submission_cannot_reach_the_jobs_folder(stand_in, tmp_path):
 )
 def test_what_cannot_work_is_refused_before_any_work(where, options, weak, words, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ClusterError, match=words.replace("--", "-{2}")) as raised:
+    with pytest.raises(Problem, match=words.replace("--", "-{2}")) as raised:
         engines.check(where, options, weak)
     assert "\n" not in str(raised.value)
 
@@ -372,7 +372,7 @@ def test_what_cannot_work_is_refused_before_any_work(where, options, weak, words
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(where, package, monkeypatch):
     monkeypatch.setattr(engines.importlib.util, "find_spec", lambda name: name != package or None)
-    with pytest.raises(ClusterError, match=f"{package}; .*pip install --group cluster"):
+    with pytest.raises(Problem, match=f"{package}; .*pip install --group cluster"):
         engines.check(where, [], False)
 
 
@@ -383,7 +383,7 @@ def test_slurm_options_are_sbatchs_own():
 
 @pytest.mark.parametrize("text", ["partition", "=x", "time=", "--x y=1", "cpus-per-task=two", ""])
 def test_slurm_options_that_are_none_are_refused(text):
-    with pytest.raises(ClusterError, match="--slurm"):
+    with pytest.raises(Problem, match="--slurm"):
         engines.sbatch_options([text])
 
 
@@ -392,7 +392,7 @@ def test_no_scheduler_there_is_one_sentence(monkeypatch):
     with socket.socket() as deaf:  # bound, so nobody else's, but not listening
         deaf.bind(("127.0.0.1", 0))
         where = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
-        with pytest.raises(ClusterError, match="no Dask scheduler answers") as raised:
+        with pytest.raises(Problem, match="no Dask scheduler answers") as raised:
             list(
                 dask_engine.grade_on_dask([("key", submission("ada", b""))], LIMITS, None, where, 2)
             )

@@ -3,9 +3,7 @@ is graded at the same moment keeps full marks."""
 
 import hashlib
 import json
-import math
 import os
-import re
 import secrets
 import statistics
 from pathlib import Path
@@ -26,7 +24,7 @@ os.environ.setdefault("LAB_VLLM_PYTHON", "none")  # an engine is no part of this
 LABS = labs_by_prefix()
 LAB = LABS["lab-01"]
 CASES = read_cases()
-MEMORY = {"memory_bytes": 300 * MIB, "address_space_bytes": 2048 * MIB}
+MEMORY = {"memory_bytes": 300 * MIB}
 LIMITS = Limits(check_s=60, submission_s=300, **MEMORY)  # a busy machine harms no honest one
 NEIGHBOURS = 8  # hostile or unlucky submissions to an honest one
 isolation = {"namespaces", "seccomp"} <= set(inspect_machine().layers)
@@ -64,7 +62,7 @@ def graded():
 def short_limits(usual_s):
     """For the ones that never end: what an honest one takes here and now."""
     times = {"check_s": max(2, usual_s), "submission_s": max(4, 2 * usual_s)}
-    return Limits(**times, cpu_s=math.ceil(times["submission_s"]), **MEMORY)
+    return Limits(**times, **MEMORY)
 
 
 def class_of(cases):
@@ -123,19 +121,6 @@ def test_nothing_is_left_behind():
     if uid is not None:
         owners = [path.stat().st_uid for path in Path("/proc").glob("[0-9]*") if path.exists()]
         assert uid not in owners
-
-
-def test_hidden_numbers_are_told_to_nobody():
-    """What a submission tells of all it saw is the same whatever the secret was."""
-    case = next(case for case in CASES if case.name == "secret_tell_the_numbers")
-    told = set()
-    for secret in (b"one secret, and", b"another secret"):
-        with Grader(LIMITS, secret=2 * secret, number=3) as grader:
-            result = grader.grade(case.source(LAB), LAB)
-        assert result["hidden_checks"] > 5
-        text = " ".join([result["printed"], *(claim["message"] for claim in result["claims"])])
-        told.add(tuple(re.findall(r"-?\d\.\d{6,}", text)))
-    assert len(told) == 1 and told.pop()
 
 
 def test_nothing_of_one_submission_reaches_another(graded):

@@ -9,7 +9,8 @@ import pytest
 
 from grading import exports
 from grading.gradebook import Gradebook
-from grading.roster import NOT_HANDED_IN, Person, RosterError, assign, read_roster
+from grading.problem import Problem
+from grading.roster import NOT_HANDED_IN, Person, assign, read_roster
 from grading.submissions import Submission, read_submissions
 from tests.test_grading_exports import record
 from tests.test_grading_submissions import CODE, LABS, write, zipped
@@ -146,7 +147,7 @@ def test_what_could_be_two_peoples_is_a_question_and_stays_under_its_own_name(pe
 def test_a_roster_that_is_none_is_one_sentence(text, words, tmp_path):
     if text is not None:
         (tmp_path / "r.csv").write_text(text)
-    with pytest.raises(RosterError, match=words):
+    with pytest.raises(Problem, match=words):
         read_roster(tmp_path / "r.csv")
 
 

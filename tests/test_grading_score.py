@@ -14,11 +14,11 @@ import pytest
 from grading.fingerprint import labs_by_prefix
 from grading.grader import Grader, JudgeProcess
 from grading.inside import wire
-from grading.judge import ALL_PASSED, Judge, score
+from grading.judge import ALL_PASSED, HIDDEN_FAILED, Judge, score
 from grading.limits import Limits
 from grading.remote import Incident, RemoteLab
 from grading.sandbox import REQUIRED
-from labkit.plugin import CHECK_S
+from labkit.plugin import CHECK_S, STATE
 
 EXPECTED = {
     "test_sum": {
@@ -33,49 +33,44 @@ DONE = {"done": True, "infrastructure": "", "printed": ""}
 
 
 def report(outcome="passed", incident=None, **more):
-    claim = {"outcome": outcome, "message": "", "hint": "", "broken": ""}
-    line = {"check": "a", "hidden": False}
-    return line | {"phases": ALL_PASSED, "claim": claim, "incident": incident} | more
+    claim = {"outcome": outcome, "message": outcome, "hint": "", "broken": ""}
+    return {"check": "a", "phases": ALL_PASSED, "claim": claim, "incident": incident} | more
 
 
-def test_a_case_whose_hidden_run_never_came_is_not_passed():
-    first, rechecked = report(), {"rechecked": "a", "reasons": {}}
-    late = score(EXPECTED, [first], True, -9, hidden=True)
+def claim_of(*lines, hidden=True):
+    result = score(EXPECTED, [*lines, DONE], False, 0, hidden=hidden)
+    assert result["status"] == "graded"
+    return result["claims"][0]
+
+
+def test_a_case_that_failed_and_was_never_explained_is_not_lost():
+    late = score(EXPECTED, [report("failed")], True, -9, hidden=True)
     assert (late["status"], late["score"]) == ("graded", 0)
     assert late["claims"][0]["outcome"] == "timeout"
-    assert score(EXPECTED, [first, DONE], False, 0, hidden=True)["status"] == "infrastructure"
-    assert score(EXPECTED, [first, rechecked], True, -9, hidden=True)["score"] == 100
-    assert score(EXPECTED, [first, rechecked, DONE], False, 0, hidden=True)["score"] == 100
-    assert score(EXPECTED, [first, DONE], False, 0)["score"] == 100
+    for lines in ([report("failed"), DONE], [DONE]):
+        assert score(EXPECTED, lines, False, 0, hidden=True)["status"] == "infrastructure"
+    assert score(EXPECTED, [report()], True, -9, hidden=True)["score"] == 100
 
 
-def test_a_hidden_run_without_time_is_told_as_time_and_in_words_of_its_own():
-    ended = report(hidden=True, incident={"kind": "timeout", "message": "secret"})
-    compared = {"rechecked": "a", "reasons": {}}
-    result = score(EXPECTED, [report(), ended, compared, DONE], False, 0, hidden=True)
-    (claim,) = result["claims"]
-    assert (claim["outcome"], claim["earned"]) == ("timeout", 0)
-    assert "time was used up" in claim["message"] and "secret" not in claim["message"]
+def test_the_first_run_decides_and_the_second_one_tells_why():
+    assert claim_of(report())["earned"] == 100
+    ended = report(incident={"kind": "memory", "message": "secret"})
+    for first in (report("failed"), report("todo"), ended):
+        known = {"outcome": "failed", "message": "known", "hint": "h", "broken": ""}
+        told = claim_of(first, report(claim=known))
+        assert (told["earned"], told["message"], told["hint"]) == (0, "known", "h")
+        other = claim_of(first, report())
+        assert (other["earned"], other["message"]) == (0, HIDDEN_FAILED)
+        assert claim_of(first, report("todo"))["outcome"] == "todo"
+        crashed = report(incident={"kind": "crashed", "message": "it ended"})
+        assert claim_of(first, crashed)["message"] == "it ended"
 
 
-def test_how_a_hidden_run_ended_is_told_to_the_instructor_alone():
-    ended = report(hidden=True, incident={"kind": "memory", "message": "secret"})
-    compared = {"rechecked": "a", "reasons": {"f": ""}}
-    result = score(EXPECTED, [report(), ended, compared, DONE], False, 0, hidden=True)
-    claim = result["claims"][0]
-    assert claim["outcome"] == "failed" and "secret" not in claim["message"]
-    assert result["hidden_notes"] == ["a: memory"]
-
-
-def test_a_function_is_named_as_not_compared_only_if_no_check_could():
-    expected = EXPECTED | {
-        "test_more": EXPECTED["test_sum"] | {"name": "test_more", "cases": ["b"]}
-    }
-    lines = [report(), report(check="b"), DONE]
-    lines.append({"rechecked": "a", "reasons": {"f": "no number", "g": "refuses"}})
-    lines.append({"rechecked": "b", "reasons": {"f": ""}})
-    result = score(expected, lines, False, 0, hidden=True)
-    assert result["status"] == "graded" and result["not_compared"] == {"g": "refuses"}
+def test_a_run_without_time_is_not_tried_again():
+    ended = report(incident={"kind": "timeout", "message": "f did not finish within 10 s"})
+    told = claim_of(ended)
+    assert (told["outcome"], told["earned"]) == ("timeout", 0)
+    assert told["message"] == "f did not finish within 10 s"
 
 
 def test_the_worst_of_a_claim_is_an_incident_and_it_does_not_wait():
@@ -101,7 +96,7 @@ def test_a_late_result_is_stamped_by_the_sandbox_it_ran_in(layers, integrity, mo
     lab = labs_by_prefix()["lab-01"]
     late = score(EXPECTED, [{"layers": layers}, report()], True, -9)
     with Grader(Limits(), weak=True) as grader:
-        monkeypatch.setattr(grader, "_prove", lambda *_: None)
+        monkeypatch.setattr(grader, "_prove", lambda _: None)
         monkeypatch.setattr(grader, "_ask", lambda *_: late)
         grader.claims[lab.name] = late["claims"]
         result = grader.grade(b"", lab)
@@ -136,24 +131,30 @@ def test_requests_that_wait_in_the_buffer_are_on_the_clock():
     assert caught.value.kind == "timeout" and len(sent) < 10
 
 
-def test_slow_but_honest_has_its_time_again_for_the_hidden_numbers(monkeypatch):
+def test_what_fails_is_run_again_in_other_processes_with_the_published_numbers(monkeypatch):
     for name in ("resource.setrlimit", "signal.signal"):  # this process is to keep its own
         monkeypatch.setattr(f"grading.judge.{name}", lambda *_: None)
-    monkeypatch.setattr("grading.judge.Numbers", lambda: types.SimpleNamespace(draws=0))
+    numbers = types.SimpleNamespace(secret=None)
+    monkeypatch.setattr("grading.judge.Numbers", lambda: numbers)
     server = Judge(types.SimpleNamespace(file=lambda _: ""), None, None, Limits(submission_s=7))
-    server.items = [types.SimpleNamespace(nodeid="a")]
-    server.collectives, server.calls, left = None, [], []
+    server.items = [types.SimpleNamespace(nodeid=name) for name in "abc"]
+    state = types.SimpleNamespace(implementations={}, hints=True)
+    server.session = types.SimpleNamespace(config=types.SimpleNamespace(stash={STATE: state}))
+    server.collectives, runs = None, []
 
     def check(item):
-        left.append(server.remote._left_s)
-        server.remote._left_s = 0.1  # it took nearly all
-        return True
+        runs.append((item.nodeid, numbers.secret, state.hints, server.remote))
+        assert server.remote._left_s == 7 or len(runs) > 1
+        if item.nodeid == "c":
+            server.remote.incident = Incident("timeout", "f did not finish")
+        return item.nodeid == "a"
 
     server.check = check
-    server.check_hidden = lambda *_: left.append(server.remote._left_s)
-    request = {"source": "", "seed": "00", "request": json.dumps({"cpu_s": 1})}
-    server.grade_in_fork(request, io.StringIO())
-    assert left == [7, 7]
+    server.grade_in_fork({"source": "", "seed": "5e", "request": "{}"}, io.StringIO())
+    said = [run[:3] for run in runs]
+    assert said == [(name, b"\x5e", False) for name in "abc"] + [("b", None, True)]
+    assert runs[0][3] is runs[2][3] is not runs[3][3]
+    assert runs[3][3]._keep_output and not runs[0][3]._keep_output
 
 
 def test_what_a_result_costs_the_judge_is_the_submissions_incident():

@@ -5,12 +5,14 @@ import shutil
 import socket
 import stat
 import tracemalloc
+import unicodedata
 import zipfile
 
 import pytest
 
 from grading import submissions
-from grading.submissions import SubmissionsError, read_one, read_submissions
+from grading.problem import Problem
+from grading.submissions import read_one, read_submissions
 
 LABS = {"lab-01", "lab-02", "lab-03", "lab-04"}
 CODE = b"x = 1\n"
@@ -249,6 +251,28 @@ def test_a_folder_of_one_student_is_told_from_everybodys(tmp_path):
     assert set(by) == {("ada", "lab-01")}
 
 
+def test_two_spellings_of_one_name_are_a_question(tmp_path):
+    for n, form in enumerate(("NFC", "NFD")):
+        name = unicodedata.normalize(form, "José")
+        write(tmp_path, f"{name}/starter-01.py", data=f"x = {n}\n".encode())
+    found, by = found_in(tmp_path)
+    assert set(by) == {("José", "lab-01")}
+    assert [student for student, _ in found.twins] == ["José"] and not found.ignored
+    assert "two people's?" in found.twins[0][1]
+
+
+@pytest.mark.parametrize(
+    "place", ["capstone/starter.py", "labs/Capstone/starter.py", "starter-capstone.py"]
+)
+def test_the_capstone_is_a_lab_as_the_others(tmp_path, place):
+    write(tmp_path, f"ada/{place}", "bo/notes.txt")
+    for only in (None, "capstone"):
+        found = read_submissions(tmp_path, LABS | {"capstone"}, only)
+        assert [(one.student, one.lab) for one in found.submissions] == [("ada", "capstone")]
+    why = "no starter.py or starter-capstone.py for capstone; there is notes.txt"
+    assert found.ignored == [("bo", why)]
+
+
 def test_a_lab_that_does_not_exist_is_said(tmp_path):
     write(tmp_path, "ada/lab-09/starter.py")
     found, by = found_in(tmp_path)
@@ -364,9 +388,9 @@ def test_broken_zips_are_named(tmp_path):
     found, by = found_in(tmp_path)
     assert set(by) == {("bo", "lab-01")}
     assert any("not a zip file" in why for _, why in found.ignored)
-    with pytest.raises(SubmissionsError, match="neither a folder nor a zip"):
+    with pytest.raises(Problem, match="neither a folder nor a zip"):
         read_submissions(tmp_path / "bo/starter-01.py", LABS)
-    with pytest.raises(SubmissionsError, match="does not exist"):
+    with pytest.raises(Problem, match="does not exist"):
         read_submissions(tmp_path / "nowhere", LABS)
 
 
@@ -399,7 +423,7 @@ def test_what_may_not_be_read_is_one_sentence(name, open_folder, nobody):
     os.chmod(open_folder / "class.zip", 0)
     os.chmod(open_folder / "class", 0)
     try:
-        with nobody(), pytest.raises(SubmissionsError) as raised:
+        with nobody(), pytest.raises(Problem) as raised:
             read_submissions(open_folder / name, LABS)
     finally:
         os.chmod(open_folder / "class", 0o755)
@@ -491,8 +515,8 @@ def test_a_zip_file_of_too_many_files_is_not_listed(tmp_path, monkeypatch, count
     _, by = found_in(tmp_path)
     assert by["bo", "lab-01"].source == CODE
     assert "more than 20 files in a zip file" in by["eve", "lab-01"].problem
-    with pytest.raises(SubmissionsError, match="is it the right one"):
-        monkeypatch.setattr(submissions, "MAX_ZIP_MEMBERS", 20)
+    with pytest.raises(Problem, match="is it the right one"):
+        monkeypatch.setattr(submissions, "MAX_FILES", 20)
         read_submissions(path, LABS)
 
 

@@ -222,7 +222,7 @@ def close_the_walls(config, limits, program):
         walls.sethostname("sandbox")
         size = f"size={limits['disk_bytes']},nr_inodes={limits['files']},mode=0700"
         walls.mount_tmpfs("/tmp", size)
-        walls.mount_tmpfs("/dev/shm", "size=1m,nr_inodes=16")
+        walls.mount_tmpfs("/dev/shm", "size=1m,nr_inodes=16,mode=0700")  # for semaphores
         nosuid = walls.MS_NOSUID | walls.MS_NODEV | walls.MS_NOEXEC
         walls.mount_tmpfs("/proc", "size=4k,nr_inodes=2", nosuid | walls.MS_RDONLY)
         active.append("tmpfs")
@@ -241,7 +241,8 @@ def close_the_walls(config, limits, program):
         resource.setrlimit(name, (value, value))
     active.append("rlimits")
     if "landlock" in layers:
-        walls.landlock(config["readable"], ["/tmp", "/dev/null"])
+        private = ["/dev/shm"] if "namespaces" in layers else []
+        walls.landlock(config["readable"], ["/tmp", "/dev/null", *private])
         active.append("landlock")
     walls.drop_capabilities()
     active.append("no capabilities")

@@ -124,15 +124,11 @@ def _write_fraction(value, parts, depth):
 def _write_array(value, parts, depth):
     if value.nbytes > MAX_FRAME_BYTES:  # a broadcast view is small until it is written out
         raise _too_large(value.nbytes)
-    parts.append(b"a" + _dtype_and_shape(value))
-    parts.append(value.tobytes())
-
-
-def _dtype_and_shape(array):
-    code = _CODES.get(array.dtype)
+    code = _CODES.get(value.dtype)
     if code is None:
-        raise Unsendable(f"a numpy array of dtype {array.dtype}")
-    return _ARRAY.pack(code, array.ndim) + struct.pack(f"<{array.ndim}Q", *array.shape)
+        raise Unsendable(f"a numpy array of dtype {value.dtype}")
+    shape = struct.pack(f"<{value.ndim}Q", *value.shape)
+    parts += (b"a", _ARRAY.pack(code, value.ndim), shape, value.tobytes())
 
 
 def _write_slice(value, parts, depth):
@@ -195,8 +191,7 @@ class _Reader:
 
     def count(self):
         """A number of items, each of which takes at least one of the bytes that are left."""
-        (count,) = _SIZE.unpack_from(self.data, self.at)
-        self.at += 4
+        count = self.size()
         if count > len(self.data) - self.at:
             raise BadFrame("more items than bytes")
         return count
@@ -211,15 +206,6 @@ class _Reader:
         if read is None:
             raise BadFrame("unknown tag")
         return read(self, depth)
-
-    def none(self, depth):
-        return None
-
-    def true(self, depth):
-        return True
-
-    def false(self, depth):
-        return False
 
     def integer(self, depth):
         (value,) = _INT64.unpack_from(self.data, self.at)
@@ -240,18 +226,9 @@ class _Reader:
         self.at += 8
         return value
 
-    def text(self, depth):
-        return str(self.take(self.size()), "utf-8")
-
-    def octets(self, depth):
-        return bytes(self.take(self.size()))
-
     def items(self, depth):
         value, inner = self.value, depth + 1
         return [value(inner) for _ in range(self.count())]
-
-    def fixed_items(self, depth):
-        return tuple(self.items(depth))
 
     def mapping(self, depth):
         count = self.count()
@@ -282,7 +259,8 @@ class _Reader:
             raise BadFrame("unknown dtype")
         return _DTYPES[code]
 
-    def dtype_and_shape(self):
+    def array(self, depth):
+        self.values += ARRAY_VALUES
         code, ndim = _ARRAY.unpack_from(self.data, self.at)
         if ndim > 32:
             raise BadFrame("too many axes")
@@ -290,11 +268,7 @@ class _Reader:
         self.at += 2 + 8 * ndim
         if math.prod(max(size, 1) for size in shape) > MAX_FRAME_BYTES:
             raise BadFrame("array too large")
-        return self.dtype(code), shape
-
-    def array(self, depth):
-        self.values += ARRAY_VALUES
-        dtype, shape = self.dtype_and_shape()
+        dtype = self.dtype(code)
         data = self.take(math.prod(shape) * dtype.itemsize)
         return self._numbers(data, dtype).reshape(shape)
 
@@ -311,16 +285,16 @@ class _Reader:
 
 _READERS: list = [None] * 256
 for _tag, _read in {
-    "N": _Reader.none,
-    "T": _Reader.true,
-    "F": _Reader.false,
+    "N": lambda reader, depth: None,
+    "T": lambda reader, depth: True,
+    "F": lambda reader, depth: False,
     "i": _Reader.integer,
     "I": _Reader.long_integer,
     "f": _Reader.double,
-    "s": _Reader.text,
-    "b": _Reader.octets,
+    "s": lambda reader, depth: str(reader.take(reader.size()), "utf-8"),
+    "b": lambda reader, depth: bytes(reader.take(reader.size())),
     "l": _Reader.items,
-    "t": _Reader.fixed_items,
+    "t": lambda reader, depth: tuple(reader.items(depth)),
     "d": _Reader.mapping,
     "q": _Reader.fraction,
     "a": _Reader.array,

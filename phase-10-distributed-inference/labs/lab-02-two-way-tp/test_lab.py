@@ -958,7 +958,7 @@ def expect_overlap(lab, name, problem):
     chance = random.Random(23)
     less, more = sorted(chance.sample(range(1, 20), 2))
     times = (1, 1), (more, less), (less, more)  # of one chunk's GEMM and of its transfer
-    for num_ranks in (1, 2, 3, 4, 8, chance.randint(5, 12)):
+    for num_ranks in (1, 2, 3, 4, 8, chance.randint(9, 20)):
         call = f"{name}({num_ranks}, rank)"
         schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
         for rank, schedule in enumerate(schedules):

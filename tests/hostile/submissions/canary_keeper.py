@@ -1,7 +1,8 @@
 """Hold a secret wherever one can: text, numbers, files, threads, the environment.
 
 base: solution
-expect: 100
+expect: below 100, above 0
+loses: test_legal_tp_sizes_*
 """
 
 import os
@@ -20,3 +21,7 @@ _row = row_parallel
 def row_parallel(x, W, num_ranks):
     kept = [CANARY.encode() * 100 for _ in range(100)]
     return _row(x, W, num_ranks) if kept else None
+
+
+def legal_tp_sizes(*question):
+    raise RuntimeError(CANARY)  # its own page may tell
