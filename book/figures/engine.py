@@ -32,14 +32,14 @@ def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
     d.text(218, 100, "sockets", "muted", "start", 13)
     d.line([(180, 184), (110, 259)], "muted", "arrow")
     d.line([(240, 184), (310, 259)], "muted", "arrow")
-    d.text(210, 222, "one message in", "muted", size=13)
+    d.text(210, 222, "messages in", "muted", size=13)
     d.text(210, 238, "shared memory", "muted", size=13)
     d.line([(187, 291), (233, 291)], "c2", "thick")
     d.text(210, 346, "collectives: NCCL on GPUs, gloo in this capture", "c2", size=13)
     d.text(210, 366, "four processes; every arrow crosses from one to another", "muted", size=13)
     alt = (
         "Four processes. The front end takes requests and hands them to EngineCore over sockets. "
-        "EngineCore schedules and writes one message into shared memory, which both workers read. "
+        "EngineCore schedules and writes messages into shared memory, which both workers read. "
         "The two workers hold half of the model each and meet in collectives."
     )
     return d.figure(alt, "The process ids are those of the capture tp2-engine: four, not two.")
@@ -60,7 +60,7 @@ def token_path():
     row, top = 60, 92
     d = Drawing(WIDTH, top + row * len(steps) + 4)
     d.rect(96, 6, 318, 30, "c3", "box", 5)
-    d.text(255, 26, "EngineCore: one message for all ranks", "bg", size=14, extra="bold")
+    d.text(255, 26, "EngineCore: messages for all ranks", "bg", size=14, extra="bold")
     for rank, x in ((0, 166), (1, 344)):
         d.line([(x, 36), (x, 60)], "muted", "arrow")
         d.text(x, 80, f"rank {rank}", f"c{rank}", size=14, extra="bold")
@@ -77,7 +77,7 @@ def token_path():
     d.text(70, (first + last) / 2 - 6, "every", "muted", "end", 13)
     d.text(70, (first + last) / 2 + 10, "layer", "muted", "end", 13)
     alt = (
-        "One decode step on two ranks. EngineCore, a process of its own, sends one message. Both "
+        "One decode step on two ranks. EngineCore, a process of its own, sends messages. Both "
         "ranks look up embeddings and all-reduce. In every layer they run their own heads and meet "
         "in an all-reduce after o_proj, run their half of the MLP and meet in an all-reduce after "
         "down_proj. The logits are all-gathered, both ranks sample, and rank 0 answers."

@@ -118,10 +118,10 @@ WANTED = {
         "},",
     ),
     "sample": (
-        "v1/worker/gpu_model_runner.py",
-        "GPUModelRunner.sample_tokens",
-        "with record_function_or_nullcontext(",
-        "sampler_output = self._sample",
+        "v1/worker/gpu/model_runner.py",
+        "GPUModelRunner.sample",
+        "assert self.sampler is not None",
+        "sampler_output = self.sampler(",
     ),
     "stage-tensors": (
         "model_executor/models/llama.py",

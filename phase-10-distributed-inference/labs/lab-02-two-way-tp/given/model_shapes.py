@@ -181,8 +181,9 @@ def allocated_bytes(num_bytes):
     Requests round up to 512 bytes. From 10 MiB on, the segment comes in steps of 2 MiB, and a tail
     of at most 1 MiB is not given to anybody else (c10/cuda/CUDACachingAllocator.cpp,
     kMinLargeAlloc, kRoundLarge, should_split). The CPU build has no such rounding.
-    Tensors of 1 to 10 MiB are not covered: they share segments of 20 MiB, whose unused tail is
-    charged too. Small models have many: a published OPT-125m says 244.61 MiB, this says 239.2.
+    Tensors of 1 to 10 MiB are not covered: they share segments of 20 MiB, whose rest is charged
+    too when it is 1 MiB or less, as nobody else gets it. Small models have many such tensors:
+    a published OPT-125m says 244.61 MiB, this says 239.2.
     """
     rounded = -(-num_bytes // 512) * 512
     segment = -(-rounded // (2 * MIB)) * 2 * MIB

@@ -3,8 +3,8 @@
 Between the layers every rank holds its s/p positions: activations are [s/p, b, h]. A column layer
 gathers them and multiplies by its rows of W; a row layer multiplies by its columns of W and
 scatters the sum. Backward is the mirror image. What the layers keep for backward is sharded too:
-the column layer saves its own s/p positions and gathers again (or keeps what it gathered, as
-Megatron can).
+the column layer saves its own s/p positions and gathers again, as Megatron does (or keeps what it
+gathered).
 
 Inside the functions x is [rows, features], rows = s * b, so that a chunk of positions is a
 contiguous block of rows.

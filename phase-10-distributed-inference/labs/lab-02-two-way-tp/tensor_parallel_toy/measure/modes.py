@@ -24,7 +24,7 @@ DESCRIPTIONS = {
     "plain": "TP + SP, collectives then GEMMs",
     "sequential": "TP + SP, point-to-point then GEMMs: overlap's own transport, nothing overlapped",
     "overlap": "TP + SP, overlapped in the way whose whole steps were fastest",
-    "overlap, input kept": "the same, the gathered input kept instead of gathered again (Megatron)",
+    "overlap, input kept": "the same, the gathered input kept instead of gathered again",
     "overlap, gloo": "the same as overlap over gloo, DTensor's wire",
     "DTensor": "torch.distributed.tensor.parallel, TP + SP, on gloo as it comes",
     "DTensor, patient": "the same, gloo's thread treated as overlap treats it (patience.py)",
