@@ -1,7 +1,8 @@
 """Other planners on the same facts: who is right, who refuses, who guesses.
 
-Each is the published rule of a tool, reduced to what it answers with, and cites it. None of them is
-in this environment's package index; llm-analysis was run from its source beside the rule below.
+Each is the published rule of a tool, reduced to what it answers with, and cites it. One was run
+beside its rule: llm-analysis, from its source, for four plans; weights agree within 0.01 %, the
+cache exactly, a decode step within 5 %. The others are read, not run.
 """
 
 from dataclasses import dataclass
@@ -122,10 +123,8 @@ def llm_analysis_step(model, plan, box, load):
 
 
 AIC_GPUS = {"a100", "h100", "h200", "b200", "b300", "gb200", "l40s", "l4", "rtx-pro-6000"}
-AIC_ACTIVATIONS = {  # elements per token and width of attention, by family and tp
-    "LLAMA": {1: 11, 2: 6.5, 4: 5, 8: 5},
-    "MOE": {1: 22, 2: 13, 4: 10, 8: 10},
-}
+# Elements per token and width of attention, by family and tp.
+AIC_ACTIVATIONS = {"LLAMA": {1: 11, 2: 6.5, 4: 5, 8: 5}, "MOE": {1: 22, 2: 13, 4: 10, 8: 10}}
 AIC_FAMILIES = {
     "LlamaForCausalLM": "LLAMA",
     "Qwen2ForCausalLM": "LLAMA",

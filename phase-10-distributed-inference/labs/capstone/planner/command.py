@@ -152,13 +152,9 @@ def check(text, model, box, candidate, load, candidates):
     for worker in log["ranks"]:
         if "weights_gib" in worker:
             stage = min((worker["rank"] or 0) // plan.tp_size, plan.pp_size - 1)
-            who = (
-                "weights, GiB"
-                if worker["rank"] is None
-                else f"weights of rank {worker['rank']}, GiB"
-            )
+            who = "" if worker["rank"] is None else f" of rank {worker['rank']}"
             near = [said["weights_gib"][stage] * part for part in (1.0, 1.0, 1.02)]
-            _line(lines, who, near, worker["weights_gib"], 0.01)
+            _line(lines, f"weights{who}, GiB", near, worker["weights_gib"], 0.01)
     if rooms:
         _line(lines, "cache memory, GiB", said["kv_gib"], min(rooms), 0.05, printed=0.005)
     same_length = log["tokens_per_request"] in (None, said["max_model_len"])
@@ -185,11 +181,10 @@ def _advice(model, box, load, candidate, candidates, failure):
     if failure == "another process on the GPU":
         return "the plan is not at fault: something else holds this GPU; nvidia-smi names it"
     if failure == "the context is too long" and longest:
-        return (
-            f"--max-model-len {longest} fits this plan "
-            f"({wanted:,} tokens need {_need(candidate, wanted):.2f} GiB)"
-        )
-    larger = [c for c in candidates if c.memory["tokens_fit"] and _more_room(c, candidate)]
+        need = memory.sequence_bytes(candidate.memory, candidate.plan, wanted) / GIB
+        return f"--max-model-len {longest} fits this plan ({wanted:,} tokens need {need:.2f} GiB)"
+    gpus = candidate.plan.gpus_per_replica
+    larger = [c for c in candidates if c.memory["tokens_fit"] and c.plan.gpus_per_replica > gpus]
     if larger:
         smallest = min(larger, key=lambda c: (c.plan.gpus_per_replica, c.plan.pp_size))
     else:
@@ -199,11 +194,3 @@ def _advice(model, box, load, candidate, candidates, failure):
     name, gpus = replace(smallest.plan, replicas=1).name, smallest.plan.gpus_per_replica
     room = smallest.memory["kv_bytes"] / GIB
     return f"{name} would fit: {gpus} GPUs a replica, {room:.1f} GiB of cache on each"
-
-
-def _more_room(candidate, failed):
-    return candidate.plan.gpus_per_replica > failed.plan.gpus_per_replica
-
-
-def _need(candidate, tokens):
-    return memory.sequence_bytes(candidate.memory, candidate.plan, tokens) / GIB

@@ -4,7 +4,7 @@ The only place that knows where the planner's arithmetic comes from. A name that
 somebody's starter raises NotImplementedError when it is called, which labkit says in one line.
 """
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from labkit import loading
@@ -22,21 +22,8 @@ def folder(prefix):
     return HERE if prefix == "capstone" else next(HERE.parent.glob(f"{prefix}-*"))
 
 
-def capstone():
-    return lab("capstone")
-
-
-def shards():  # lab 01
-    return lab("lab-01")
-
-
-def ledger():  # lab 02
-    return lab("lab-02")
-
-
-def bill():  # lab 03
-    return lab("lab-03")
-
-
-def pipeline():  # lab 04
-    return lab("lab-04")
+capstone = partial(lab, "capstone")
+shards = partial(lab, "lab-01")
+ledger = partial(lab, "lab-02")
+bill = partial(lab, "lab-03")
+pipeline = partial(lab, "lab-04")

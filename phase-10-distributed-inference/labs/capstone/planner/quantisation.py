@@ -7,7 +7,7 @@ Scales are counted with the elements: AWQ and GPTQ keep one 2-byte scale and a z
 import fnmatch
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -116,18 +116,15 @@ def understand(config, asked, architecture):
         if block := found.get("weight_block_size"):
             size = 1 + 4 / (block[0] * block[1])
             return Quantisation("fp8, blocks", size, 8, max(block), ignored)
-        return Quantisation("fp8", 1.0, 8, ignored=ignored)
-    if method == "fbgemm_fp8":
-        return Quantisation("fp8, rows", 1.0, 8, ignored=ignored)
+    if method in ("fp8", "fbgemm_fp8"):
+        return replace(NAMED["fp8"], ignored=ignored)
     if method == "mxfp4":
         # exact names in its list are modules of every layer; experts alone are quantised
         return NAMED["mxfp4"]
     if method == "modelopt" or found.get("quant_algo"):
         algorithm = str(found.get("quant_algo") or found.get("quant_method")).upper()
-        if algorithm == "FP8":
-            return Quantisation("fp8", 1.0, 8, ignored=ignored)
-        if algorithm == "NVFP4":
-            return Quantisation("nvfp4", 0.5 + 1 / 16, 4, 16, ignored)
+        if algorithm in ("FP8", "NVFP4"):
+            return replace(NAMED[algorithm.lower()], ignored=ignored)
         raise ValueError(f"quantization_config: quant_algo {algorithm!r} is neither FP8 nor NVFP4")
     if method == "compressed-tensors":
         return _compressed(found, ignored)
@@ -184,12 +181,9 @@ def safetensors_bytes(folder):
                 raise ValueError(f"{path.name} is no safetensors file: its header is cut off")
             try:
                 header = json.loads(file.read(length))
-                offsets = [
-                    entry["data_offsets"]
-                    for name, entry in header.items()
-                    if name != "__metadata__"
-                ]
+                header.pop("__metadata__", None)
+                offsets = (entry["data_offsets"] for entry in header.values())
                 total += sum(end - begin for begin, end in offsets)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, AttributeError):
                 raise ValueError(f"{path.name} is no safetensors file: broken header") from None
     return total or None

@@ -6,15 +6,8 @@ from collections import Counter
 from planner import beside, facts
 
 # what -> the factors that are reported; a fit or a context is right or wrong
-FACTORS = {
-    "fits": (1.0,),
-    "longest context": (1.0,),
-    "KV capacity": (1.25,),
-    "throughput": (1.25, 1.5, 2.0),
-    "TPOT": (1.25, 1.5, 2.0),
-    "across nodes": (1.25, 1.5, 2.0),
-    "one stream": (1.25, 1.5, 2.0),
-}
+FACTORS = {"fits": (1.0,), "longest context": (1.0,), "KV capacity": (1.25,)}
+FACTORS |= dict.fromkeys(["throughput", "TPOT", "across nodes", "one stream"], (1.25, 1.5, 2.0))
 MISS = {"fits": 1.0, "longest context": 1.0, "KV capacity": 1.25, "TPOT": 1.25}  # else 1.5
 
 
@@ -26,14 +19,8 @@ def summary(rows):
         "rows": len(rows),
         "judged": len(judged),
         "left_out": {fact.row["id"]: fact.left_out for fact in plain if fact.left_out},
-        "within": {
-            what: {factor: facts.within(plain, what, factor) for factor in factors}
-            for what, factors in FACTORS.items()
-        },
-        "calibrated": {
-            what: {factor: facts.within(calibrated, what, factor) for factor in FACTORS[what]}
-            for what in ("throughput", "TPOT")
-        },
+        "within": _within(plain, FACTORS),
+        "calibrated": _within(calibrated, ("throughput", "TPOT")),
         "inside": facts.inside(judged),
         "decisions": {
             "per GPU": _decisions(facts.decisions(plain)),
@@ -42,11 +29,15 @@ def summary(rows):
     }
     missed = [fact for fact in judged if fact.factor > MISS.get(fact.what, 1.5) + 1e-9]
     known = facts.known()
-    found["known_misses"] = [_miss(f) for f in judged if f.row["id"] in known]
-    found["new_misses"] = [_miss(f) for f in missed if f.row["id"] not in known]
+    found["known_misses"] = [_answer(f) for f in judged if f.row["id"] in known]
+    found["new_misses"] = [_answer(f) for f in missed if f.row["id"] not in known]
     found["answers"] = {f.row["id"]: _answer(f) for f in judged}
     found["beside"] = beside.compare(judged)
     return found
+
+
+def _within(judged, kinds):
+    return {what: {f: facts.within(judged, what, f) for f in FACTORS[what]} for what in kinds}
 
 
 def _decisions(made):
@@ -66,24 +57,10 @@ def _mean(values):
     return sum(values) / len(values) if values else 0.0
 
 
-def _miss(fact):
-    why = facts.known().get(fact.row["id"], {}).get("known", "")
-    return {
-        "id": fact.row["id"],
-        "what": fact.what,
-        "measured": fact.measured,
-        "predicted": fact.predicted,
-        "why": why,
-    }
-
-
 def _answer(fact):
-    return {
-        "what": fact.what,
-        "measured": fact.measured,
-        "predicted": fact.predicted,
-        "interval": [fact.low, fact.high],
-    }
+    found = {name: getattr(fact, name) for name in ("what", "measured", "predicted")}
+    why = facts.known().get(fact.row["id"], {}).get("known", "")
+    return found | {"id": fact.row["id"], "interval": [fact.low, fact.high], "why": why}
 
 
 def lines(found):
@@ -107,11 +84,12 @@ def lines(found):
     for title, key in [("known misses", "known_misses"), ("other misses", "new_misses")]:
         if found[key]:
             yield f"{title}:"
-        for miss in found[key]:
-            yield (
-                f"  {miss['id']:8} {miss['what']:16} measured {miss['measured']:.4g}, "
-                f"predicted {miss['predicted']:.4g}  {miss['why']}"
-            )
+        yield from (f"{_beside(miss)}  {miss['why']}" for miss in found[key])
+
+
+def _beside(one):
+    numbers = f"measured {one['measured']:<10.5g} predicted {one['predicted']:<10.5g}"
+    return f"  {one['id']:8} {one['what']:16} {numbers}"
 
 
 def _shares(factors):
@@ -132,19 +110,13 @@ def show(rows, as_json=False, every=False, others=False):
         return 0
     print("\n".join(lines(found)))
     if every:
-        for row_id, one in found["answers"].items():
-            print(
-                f"  {row_id:8} {one['what']:16} measured {one['measured']:<12.5g} "
-                f"predicted {one['predicted']:<12.5g}"
-            )
+        print("\n".join(map(_beside, found["answers"].values())))
     return 0
 
 
 def decided(found):
     """The yes-or-no answers among the facts, which a change of constants must not flip unseen."""
-    kinds = ("fits", "longest context")
-    answers = {
-        key: one["predicted"] for key, one in found["answers"].items() if one["what"] in kinds
-    }
+    kinds, answers = ("fits", "longest context"), found["answers"].items()
+    answers = {key: one["predicted"] for key, one in answers if one["what"] in kinds}
     chosen = {how: made["chosen"] for how, made in found["decisions"].items()}
     return {"answers": answers, "chosen": chosen}
