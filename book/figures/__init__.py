@@ -3,7 +3,7 @@
 import re
 
 from .collective import collectives, sequence_parallel, ways_to_all_reduce
-from .cost import cost_curve, decode_share, dispatch, protocols, regimes, roofline
+from .cost import decode_share, dispatch, protocols, regimes, roofline
 from .engine import lockstep, process_tree, token_path
 from .memory import gpu_memory, kv_heads, weights_per_rank
 from .overlap import overlap, recorded
@@ -13,49 +13,23 @@ from .pipeline import (
     decode_loop,
     grid,
     latency_throughput,
-    schedules,
     straggler,
     two_nodes,
 )
+from .schedules import schedules
 from .sharding import column_row, mlp, ring
 
-__all__ = [
-    "bubble_curves",
-    "collectives",
-    "column_row",
-    "cost_curve",
-    "decode_loop",
-    "decision",
-    "decode_share",
-    "dispatch",
-    "draw",
-    "five_ways",
-    "gpu_memory",
-    "grid",
-    "kv_heads",
-    "latency_throughput",
-    "lockstep",
-    "mlp",
-    "overlap",
-    "process_tree",
-    "protocols",
-    "recorded",
-    "regimes",
-    "ring",
-    "roofline",
-    "schedules",
-    "sequence_parallel",
-    "straggler",
-    "token_path",
-    "two_nodes",
-    "ways_to_all_reduce",
-    "weights_per_rank",
-]
+FIGURES = (
+    bubble_curves, collectives, column_row, decision, decode_loop, decode_share, dispatch,
+    five_ways, gpu_memory, grid, kv_heads, latency_throughput, lockstep, mlp, overlap,
+    process_tree, protocols, recorded, regimes, ring, roofline, schedules, sequence_parallel,
+    straggler, token_path, two_nodes, ways_to_all_reduce, weights_per_rank,
+)  # fmt: skip
 
 
 def draw(call: str) -> str:
     """`ring(4)` or `mlp` -> the figure; NameError when there is none of that name."""
-    name, known = re.match(r"\w*", call)[0], [key for key in __all__ if key != "draw"]
+    name, known = re.match(r"\w*", call)[0], [figure.__name__ for figure in FIGURES]
     if name not in known:
         raise NameError(f"no figure {name!r}; there are: {', '.join(known)}")
     return eval(call if "(" in call else f"{call}()", globals())

@@ -70,7 +70,7 @@ def collectives():
     return panels(
         drawings,
         "Three ranks, buffers of three blocks. Letters and colours say whose values they are: "
-        "a₁ is rank 0's block 1. Black is a finished sum: Σ₁ = a₁ + b₁ + c₁. White is memory "
+        "a₁ is rank 0's block 1. Σ is a finished sum: Σ₁ = a₁ + b₁ + c₁. An empty box is memory "
         "that the rank need not have.",
     )
 

@@ -28,49 +28,10 @@ def _measured(gpu, num_ranks):
     return sorted(rows)
 
 
-def cost_curve(gpu="H100"):
-    """Measured NCCL all-reduces and the three-number model, 2 and 8 ranks."""
-    lab03 = solution("lab-03")
-    measured = {p: _measured(gpu, p) for p in (2, 8)}
-    tiny = [(p, *measured[p][0]) for p in (2, 8)]
-    plot = Plot(
-        (1024, 2**30),
-        (1e-6, 1e-2),
-        "payload",
-        "time",
-        SIZES,
-        TIMES,
-        log_x=True,
-        log_y=True,
-        right=40,
-    )
-    worst, fitted = 0.0, []
-    for series, p in enumerate((2, 8)):
-        c_s, a_s, busbw = lab03.calibrate([*tiny, (p, *measured[p][-1])])
-        fitted.append(f"{busbw / 1e9:.0f} GB/s for {p}")
-        xs = ladder(1024, 2**30, 1.5)
-        plot.curve(xs, [lab03.predict_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs], series)
-        plot.points([x for x, _ in measured[p]], [y for _, y in measured[p]], series)
-        for x, y in measured[p]:
-            error = abs(lab03.predict_all_reduce_s(p, x, c_s, a_s, busbw) / y - 1)
-            worst = max(worst, error)
-        y = lab03.predict_all_reduce_s(p, 2**12, c_s, a_s, busbw)
-        plot.label(2**12, y * (1.35 if p == 8 else 0.6), f"{p} ranks", series)
-    alt = (
-        f"Time of an all-reduce on {gpu} against its payload, both axes logarithmic, for 2 and 8 "
-        f"ranks. "
-        "Below some hundred kibibytes the time hardly changes: it is latency. Above a few "
-        "mebibytes it grows in "
-        "proportion: it is bandwidth. The model, fixed by three of the points, is never off by "
-        "more than "
-        f"{worst:.0%}."
-    )
-    caption = (
-        f"Dots: nccl-tests on {gpu}, published by ai-dynamo/aiconfigurator. Lines: lab 03's model, "
-        f"fitted to the smallest payload at 2 and 8 ranks and the largest of each line: "
-        f"c = {c_s * 1e6:.1f} µs, a = {a_s * 1e6:.2f} µs, busbw {' and '.join(fitted)} ranks."
-    )
-    return plot.figure(alt, caption, min_width=680)
+def _plot(sizes=SIZES, times=TIMES):
+    """Time against payload on logarithmic axes, from the first tick to the last."""
+    ends = [(ticks[0][0], ticks[-1][0]) for ticks in (sizes, times)]
+    return Plot(*ends, "payload", "time", sizes, times, log_x=True, log_y=True, right=40)
 
 
 def regimes():
@@ -79,17 +40,7 @@ def regimes():
     link = lab03.LINKS["NVLink 4"]
     c_s, a_s, busbw = (sum(link[name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s"))
     p = 8
-    plot = Plot(
-        (1024, 2**30),
-        (1e-6, 1e-2),
-        "payload",
-        "time",
-        SIZES,
-        TIMES,
-        log_x=True,
-        log_y=True,
-        right=40,
-    )
+    plot = _plot()
     xs = ladder(1024, 2**30, 1.5)
     latency = lab03.ring_all_reduce_s(p, 0, c_s, a_s, busbw)
     plot.curve(xs, [latency for _ in xs], 1, "dash")
@@ -176,11 +127,7 @@ def dispatch():
         ("two-shot", lambda x: lab03.two_shot_all_reduce_s(p, x, kernel_s, busbw)),
         ("ring", lambda x: lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw)),
     )
-    sizes, times = SIZES[:5], TIMES[:4]
-    plot = Plot(
-        (1024, 2**26), (1e-6, 1e-3), "payload", "time", sizes, times, log_x=True, log_y=True,
-        right=40,
-    )  # fmt: skip
+    plot = _plot(SIZES[:5], TIMES[:4])
     xs = ladder(1024, 2**26, 1.3)
     for series, (_, seconds) in enumerate(lines):
         plot.curve(xs, [seconds(x) for x in xs], series)
@@ -196,7 +143,7 @@ def dispatch():
     )
     caption = (
         f"Eight H100s in lab 03's model: a kernel of {kernel_s * 1e6:.2f} µs as measured with "
-        "vLLM's, the ring's constants as fitted above. The dot is where one-shot stops being "
+        "vLLM's, the ring's constants as fitted below. The dot is where one-shot stops being "
         "the fastest."
     )
     return plot.figure(alt, caption, min_width=680)
@@ -208,29 +155,18 @@ def one_shot_until(num_ranks, kernel_s, busbw):
     return kernel_s * busbw / part
 
 
-def h100_constants():
-    """(c, a, busbw) that calibrate finds for eight H100s, as in cost_curve."""
+def h100_constants(num_ranks=8):
+    """(c, a, busbw) that calibrate finds for so many H100s."""
     measured = {p: _measured("H100", p) for p in (2, 8)}
     tiny = [(p, *measured[p][0]) for p in (2, 8)]
-    return solution("lab-03").calibrate([*tiny, (8, *measured[8][-1])])
+    return solution("lab-03").calibrate([*tiny, (num_ranks, *measured[num_ranks][-1])])
 
 
 def protocols():
     """NCCL's protocols as lab 03 models them, and their minimum, on eight H100s."""
     lab03 = solution("lab-03")
     c_s, a_s, busbw = h100_constants()
-    sizes = SIZES[1:]
-    plot = Plot(
-        (2**14, 2**30),
-        (1e-5, 1e-2),
-        "payload",
-        "time",
-        sizes,
-        TIMES[1:],
-        log_x=True,
-        log_y=True,
-        right=40,
-    )
+    plot = _plot(SIZES[1:], TIMES[1:])
     xs = ladder(2**14, 2**30, 1.3)
     for series, row in enumerate(lab03.NCCL_PROTOCOLS):
         ys = [lab03.predict_all_reduce_s(8, x, c_s, a_s, busbw, [row]) for x in xs]

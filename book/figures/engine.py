@@ -6,7 +6,7 @@ from labbook.labs import capture
 
 from labkit.svg import SERIES, Drawing
 
-WIDTH = 420  # fits a phone without scrolling; text of 13 stays above 11 pixels there
+from .panels import WIDTH, key
 
 
 def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
@@ -101,17 +101,8 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
             if own < slow:
                 d.rect(x + own * scale, y, (slow - own) * scale, 26, "idle", "edge")
             d.rect(x + slow * scale, y, message * scale, 26, "c2", "edge")
-    y = 12 + num_ranks * lane + 8
-    key = (
-        ("c0", "computing"),
-        ("c3", "computing, slowly"),
-        ("idle", "waiting"),
-        ("c2", "all-reduce"),
-    )
-    for k, (fill, label) in enumerate(key):
-        x, ky = 14 + (k % 2) * 200, y + (k // 2) * 24
-        d.rect(x, ky, 15, 15, fill, "edge")
-        d.text(x + 22, ky + 12, label, "fg", "start", 13)
+    colours = {"computing": "c0", "computing, slowly": "c3", "waiting": "idle", "all-reduce": "c2"}
+    key(d, 12 + num_ranks * lane + 8, colours)
     healthy = 1 + message
     alt = (
         f"{num_ranks} ranks in {rounds} rounds of computing and an all-reduce. Rank 2 computes "

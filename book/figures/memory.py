@@ -3,12 +3,13 @@
 import os
 
 from labbook.labs import model as shape_of
-from labbook.labs import solution
+from labbook.labs import proper_name, solution
 
 from labkit.svg import Drawing
 
+from .panels import WIDTH, key
+
 GIB, MIB, GB = 2**30, 2**20, 1e9
-WIDTH = 420  # fits a phone without scrolling
 
 
 def beyond_a_share(config, tp):
@@ -47,14 +48,11 @@ def weights_per_rank(config="llama-3.1-8b"):
         d.text(x + 32, floor - 6, f"+{sum(parts.values()):.1f}", "fg", size=13)
         said.append(f"TP={tp} {totals[k]:.3f} GiB, {sum(parts.values()):.1f} MiB beyond its share")
     d.line([(10, 336), (410, 336)], "muted", "thin")
-    for k, (name, fill) in enumerate(colours.items()):
-        x, y = 14 + (k % 2) * 200, 352 + (k // 2) * 24
-        d.rect(x, y, 14, 14, fill)
-        d.text(x + 21, y + 12, name, "fg", "start", 13)
-    alt = f"Weights of {config} on one rank: " + "; ".join(said) + "."
+    key(d, 352, colours)
+    alt = f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + "."
     caption = (
-        f"{config} in bf16. Above, everything a rank holds. Below, what it holds beyond the "
-        "parameters divided by TP, on a scale of its own."
+        f"{proper_name(config)} in bf16. Above, everything a rank holds. Below, what it holds "
+        "beyond the parameters divided by TP, on a scale of its own."
     )
     return d.figure(alt, caption)
 
@@ -130,19 +128,14 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
         d.text(6, y + 47, held, "muted", "start", 13)
         weights = f"{memory['weights_bytes'] / GB:.1f} GB of weights"
         said.append(f"at TP={tp} {weights}, {other / GB:.1f} GB of everything else, {held}")
-    key = (
-        ("c0", "weights"),
-        ("c1", "everything else"),
-        ("c3", "KV cache"),
-        ("idle", "not the engine's"),
-    )
-    for k, (fill, label) in enumerate(key):
-        x, y = 14 + (k % 2) * 200, 84 * len(sizes) + 22 + (k // 2) * 26
-        d.rect(x, y, 15, 15, fill, "edge")
-        d.text(x + 22, y + 12, label, "fg", "start", 13)
+    colours = {
+        "weights": "c0", "everything else": "c1", "KV cache": "c3", "not the engine's": "idle"
+    }  # fmt: skip
+    key(d, 84 * len(sizes) + 22, colours)
     alt = f"One H100 that reports {box.reported_bytes / GB:.1f} GB: " + "; ".join(said) + "."
     caption = (
-        f"{name} in bf16 on one of the H100s, in GB of {box.reported_bytes / GB:.1f} reported. "
-        f"The engine may use {load.utilization:.0%} of it; the last part is left to others."
+        f"{proper_name(name)} in bf16 on one of the H100s, in GB of "
+        f"{box.reported_bytes / GB:.1f} reported. The engine may use {load.utilization:.0%} of it; "
+        "the last part is left to others."
     )
     return d.figure(alt, caption)

@@ -7,6 +7,8 @@ from labbook.labs import lab, solution
 
 from labkit.svg import Drawing
 
+from .panels import WIDTH, panels, part
+
 ORDERS = (
     ("all_gather_gemm_schedule__waits_for_all_chunks_first", "Gather everything, then multiply"),
     ("all_gather_gemm_schedule__sends_after_the_gemm", "Send a chunk after its own GEMM"),
@@ -31,26 +33,29 @@ def replays(num_ranks, comm):
 
 
 def overlap(num_ranks=4, comm=1):
-    """What rank 0 does in each order: GEMM, wire, waiting."""
+    """What rank 0 does in each order, unit by unit: GEMM, wire, waiting."""
     runs = replays(num_ranks, comm)
     longest = max(run["makespan"] for _, run in runs)
-    d = Drawing(420, 40 + len(runs) * 104)  # fits a phone without scrolling
+    d = Drawing(WIDTH, 40 + len(runs) * 104)
     left, scale = 86, 326 / longest
     lanes = (("gemm", "GEMM", "c0"), ("send", "on the wire", "c2"), ("wait", "waiting", "c1"))
     said = []
     for k, (title, run) in enumerate(runs):
         top = 8 + k * 104
-        exposed = run["exposed"][0]
         d.text(4, top + 14, f"{title}: {run['makespan']} units", "fg", "start", 14, "bold")
         for row, (lane, label, fill) in enumerate(lanes):
             y = top + 24 + row * 23
             d.text(left - 8, y + 14, label, "muted", "end", 13)
             d.rect(left, y, longest * scale, 19, "idle")
-            for span in run["spans"]:
-                if span["rank"] == 0 and span["lane"] == lane and span["end"] > span["start"]:
-                    width = (span["end"] - span["start"]) * scale
-                    d.rect(left + span["start"] * scale, y, width, 19, fill, "edge")
-        said.append(f"{title}: {run['makespan']} units, of which rank 0 waits {exposed}")
+            for unit, start, end in _units(run, lane, longest):
+                with part(d, "from", unit):
+                    d.rect(left + start * scale, y, (end - start) * scale, 19, fill, "edge")
+        waits = run["exposed"][0]
+        said.append(f"{title}: {run['makespan']} units, of which rank 0 waits {waits}")
+    for unit in range(longest):
+        now = left + (unit + 1) * scale
+        with part(d, "step", unit):
+            d.line([(now, 8), (now, 18 + len(runs) * 104)], "fg", "dash thin")
     y = 24 + len(runs) * 104
     d.text(left, y, "time; one GEMM of one chunk takes one unit", "muted", "start", 13)
     alt = (
@@ -58,7 +63,30 @@ def overlap(num_ranks=4, comm=1):
         "them. " + ". ".join(said) + "."
     )
     caption = "The same operations in three orders, replayed on lab 02's simulated machine."
-    return d.figure(alt, caption)
+    return panels(
+        [(d, alt)], caption, [_told(runs, num_ranks, unit + 1) for unit in range(longest)]
+    )
+
+
+def _units(run, lane, longest):
+    """(unit, start, end): rank 0's spans of a lane, cut where a unit of time ends."""
+    spans = [(s["start"], s["end"]) for s in run["spans"] if (s["rank"], s["lane"]) == (0, lane)]
+    pieces = [(u, max(a, u), min(b, u + 1)) for a, b in spans for u in range(longest)]
+    return [piece for piece in pieces if piece[1] < piece[2]]
+
+
+def _told(runs, chunks, now):
+    """One sentence: how far rank 0 is in each order."""
+    done = []
+    for _, run in runs:
+        gemms = [s for s in run["spans"] if (s["rank"], s["lane"]) == (0, "gemm")]
+        done.append(sum(s["end"] <= now for s in gemms))
+    first, second, third = done
+    units = "1 unit" if now == 1 else f"{now} units"
+    return (
+        f"After {units} rank 0 has multiplied {first} of {chunks} chunks in the first order, "
+        f"{second} in the second and {third} in the third."
+    )
 
 
 def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):

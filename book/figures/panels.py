@@ -1,19 +1,54 @@
-"""Several small drawings side by side, which stand below each other on a phone."""
+"""What several figures share: panels, steps, a key of colours, and the width of a phone."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 
 from labkit.svg import Drawing
 
+WIDTH = 420  # fits a phone without scrolling; text of 13 stays above 11 pixels there
 
-def panels(drawings: Sequence[tuple[Drawing, str]], caption: str) -> str:
-    """One figure of (drawing, text alternative) pairs; each is at most 340 px wide."""
+
+def panels(
+    drawings: Sequence[tuple[Drawing, str]],
+    caption: str,
+    says: Sequence[str] = (),
+    frames: bool = False,
+) -> str:
+    """One figure of (drawing, text alternative) pairs, which stand below each other on a phone.
+
+    says: what to tell at each step; then what `part` marks comes step by step, or with `frames`
+    drawing k at step k, by src/widgets/lab-steps.js. Without it, and in print, all is seen at once.
+    """
     shown = "".join(
         f'<svg role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}" '
-        f'viewBox="0 0 {d.width:g} {d.height:g}" width="{d.width:g}">{"".join(d.parts)}</svg>'
-        for d, alt in drawings
+        f'viewBox="0 0 {d.width:g} {d.height:g}" width="{d.width:g}"'
+        + (f' data-step="{k}">' if frames else ">")
+        + f"{''.join(d.parts)}</svg>"
+        for k, (d, alt) in enumerate(drawings)
     )
+    opening, closing = '<div class="panels">', "</div>"
+    if says:
+        told = escape(json.dumps(says), quote=True)
+        opening, closing = f'<lab-steps class="panels" says="{told}">', "</lab-steps>"
     return (
-        f'<figure class="lab-figure"><div class="panels">{shown}</div>'
+        f'<figure class="lab-figure">{opening}{shown}{closing}'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
+
+
+@contextmanager
+def part(d: Drawing, when: str, step: int) -> Iterator[None]:
+    """What is drawn inside is seen at this step only ("step"), or from it on ("from")."""
+    d.parts.append(f'<g data-{when}="{step}">')
+    yield
+    d.parts.append("</g>")
+
+
+def key(d: Drawing, y: float, colours: dict[str, str]) -> None:
+    """What the colours mean, in two columns."""
+    for k, (label, fill) in enumerate(colours.items()):
+        x, top = 14 + (k % 2) * 200, y + (k // 2) * 24
+        d.rect(x, top, 15, 15, fill, "edge")
+        d.text(x + 22, top + 12, label, "fg", "start", 13)

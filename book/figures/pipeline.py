@@ -1,20 +1,16 @@
 """Lab 04's schedules as pictures."""
 
-import re
-from itertools import groupby
-
-from labbook.labs import capture, solution
+from labbook.labs import solution
 
 from labkit.svg import SERIES, Drawing, Plot
 
-from .panels import panels
-
-KINDS = {"F": "c0", "B": "c1", "I": "c3", "W": "c2"}  # forward, backward, and its two halves
+from .panels import panels, part
 
 
 def _row(d, y, height, name, spans, x0, tick):
     """One stage: spans are (start, ticks, label, fill, extra) in ticks."""
-    d.text(x0 - 8, y + height * 0.66, name, "muted", "end", 12)
+    if name:
+        d.text(x0 - 8, y + height * 0.66, name, "muted", "end", 12)
     for start, ticks, label, fill, extra in spans:
         width = ticks * tick
         d.rect(x0 + start * tick, y, width, height, fill, f"edge {extra}".strip())
@@ -90,101 +86,62 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
 
 
 def decode_loop(p=4, flights=(1, 2, 4), ticks=12):
-    """Decoding goes round: with fewer microbatches in flight than stages, stages idle."""
-    size = 22
-    drawings = []
-    for in_flight in flights:
-        d = Drawing(66 + ticks * size, p * size + 34)
-        one = "microbatch" if in_flight == 1 else "microbatches"
-        d.text(58, 16, f"{in_flight} {one} in flight", "fg", "start", 13, "bold")
-        busy = 0
-        for stage in range(p):
-            spans = []
-            for t in range(ticks):
-                number = (t - stage) % p
-                works = t >= stage and number < in_flight
-                busy += works and t >= p
-                fill = _microbatch(number) if works else "idle"
-                spans.append((t, 1, str(number) if works else "", fill, ""))
-            _row(d, 26 + stage * size, size, f"stage {stage}", spans, 58, size)
-        share = busy / (p * (ticks - p))
-        drawings.append(
-            (d, f"{p} stages, {in_flight} in flight: {share:.0%} of the cells work once full.")
+    """Decoding goes round, tick by tick: with fewer microbatches than stages, stages idle."""
+    drawings = [_round_trips(p, in_flight, ticks) for in_flight in flights]
+    working = [[sum((t - s) % p < n and t >= s for s in range(p)) for n in flights]
+               for t in range(ticks)]  # fmt: skip
+    says = [
+        f"Tick {t} of {ticks - 1}. Stages at work: "
+        + ", ".join(
+            f"{busy} of {p} with {n} in flight" for busy, n in zip(row, flights, strict=True)
         )
+        + "."
+        for t, row in enumerate(working)
+    ]
     return panels(
         drawings,
         "Decoding: the number is the microbatch, which enters stage 0 again only after it has left "
         "the last stage. A pipeline is full when as many are in flight as it has stages.",
+        says,
     )
 
 
-def schedules(p=4, m=8):
-    """GPipe, 1F1B, interleaved 1F1B and zero bubble on one time axis: the same work each time."""
-    lab04 = solution("lab-04")
-    zbv = next(
-        one
-        for one in capture("lab-04/captures/torch-schedules/orders.json")
-        if (one["schedule"], one["p"], one["m"]) == ("ZBVZeroBubble", p, m)
-    )
-    parse = re.compile(r"(\d+)([FIW])(\d+)")
-    cells = [
-        [(f[2], int(f[1]), int(f[3])) if (f := parse.match(op)) else None for op in ops.split()]
-        for ops in zbv["ranks"]
-    ]
-    width = max(map(len, cells))
-    cells = [row + [None] * (width - len(row)) for row in cells]
-    cases = (  # name, grid, full ticks per cell, what changed
-        ("GPipe", lab04.replay(lab04.gpipe_order(p, m)), 1, "all forwards, then all backwards"),
-        ("1F1B", lab04.replay(lab04.one_f_one_b_order(p, m)), 1, "backwards start early"),
-        (
-            "interleaved",
-            lab04.replay(lab04.interleaved_order(p, m, 2)),
-            0.5,
-            "two thin stages per rank",
-        ),
-        ("zero bubble (ZBV)", cells, 0.5, "weight gradients fill the gaps"),
-    )
-    longest = max(len(rows[0]) * unit for _, rows, unit, _ in cases)
-    tick, height, block = 600 / longest, 20, p * 20 + 62
-    d = Drawing(676, len(cases) * block + 18)
-    said = []
-    for k, (name, rows, unit, change) in enumerate(cases):
-        top = k * block
-        bubble = lab04.grid_bubble(rows)
-        d.text(60, top + 18, name, "fg", "start", 14, "bold")
-        d.text(60, top + 35, f"{change}; bubble {bubble}", "muted", "start", 12)
-        for rank, row in enumerate(rows):
-            spans, t = [], 0
-            for cell, run in groupby(row):
-                ticks = len(list(run))
-                if cell is None:
-                    spans.append((t * unit, ticks * unit, "", "idle", ""))
-                else:
-                    kind, stage, i = cell
-                    thin = "soft" if stage >= p else ""
-                    spans.append((t * unit, ticks * unit, str(i), KINDS[kind], thin))
-                t += ticks
-            _row(d, top + 44 + rank * height, height, f"rank {rank}", spans, 60, tick)
-        said.append(f"{name}: {change}, {len(rows[0]) * unit:g} ticks, bubble {bubble}")
-    y = len(cases) * block + 10
-    x = 60
-    for fill, extra, words in (
-        ("c0", "", "forward"),
-        ("c1", "", "backward"),
-        ("c3", "", "its input half"),
-        ("c2", "", "its weight half"),
-        ("c0", "soft", "pale: second thin stage"),
-        ("idle", "", "idle"),
-    ):
-        d.rect(x, y - 10, 11, 11, fill, extra)
-        d.text(x + 16, y, words, "fg", "start", 12)
-        x += 30 + 6.2 * len(words)
-    alt = f"{p} ranks, {m} microbatches, the same work in four orders. " + "; ".join(said) + "."
-    caption = (
-        "The same work four times, on one time axis. The first three are replayed from lab 04's "
-        "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures."
-    )
-    return d.figure(alt, caption, min_width=676)
+def _round_trips(p, in_flight, ticks, size=22):
+    """(drawing, what it says) of one number of microbatches: the loop, and the grid it leaves."""
+    left, top, box = 58, 112, 54
+    d = Drawing(left + 8 + ticks * size, top + p * size + 8)
+    one = "microbatch" if in_flight == 1 else "microbatches"
+    d.text(left, 16, f"{in_flight} {one} in flight", "fg", "start", 13, "bold")
+    spots = [left + stage * (box + 16) for stage in range(p)]
+    for stage, x in enumerate(spots):
+        d.text(x + box / 2, 38, f"stage {stage}", "muted", size=12)
+        d.rect(x, 44, box, 24, "idle", "edge", 5)
+        if stage:
+            d.line([(x - 15, 56), (x - 2, 56)], "muted", "arrow")
+    back = [(spots[-1] + box / 2, 69), (spots[-1] + box / 2, 92), (spots[0] + box / 2, 92)]
+    d.line([*back, (spots[0] + box / 2, 71)], "muted", "arrow")
+    d.text((back[0][0] + back[2][0]) / 2, 86, "its next token begins", "muted", size=12)
+    rows, busy = [[] for _ in range(p)], 0
+    for t in range(ticks):
+        for stage, row in enumerate(rows):
+            number = (t - stage) % p
+            works = t >= stage and number < in_flight
+            busy += works and t >= p
+            fill = _microbatch(number) if works else "idle"
+            row.append((t, 1, str(number) if works else "", fill, ""))
+    for stage in range(p):
+        _row(d, top + stage * size, size, f"stage {stage}", [], left, size)
+    for t in range(ticks):
+        with part(d, "from", t):
+            for stage, row in enumerate(rows):
+                _row(d, top + stage * size, size, "", [row[t]], left, size)
+        with part(d, "step", t):
+            for x, row in zip(spots, rows, strict=True):
+                if row[t][2]:
+                    d.rect(x, 44, box, 24, row[t][3], "edge", 5)
+                    d.text(x + box / 2, 61, row[t][2], "bg", size=13, extra="bold")
+    share = busy / (p * (ticks - p))
+    return d, f"{p} stages, {in_flight} in flight: {share:.0%} of the cells work once full."
 
 
 def two_nodes():

@@ -2,6 +2,8 @@
 
 from labkit.svg import SERIES, Drawing
 
+from .panels import panels
+
 
 def _matrix(d, x, y, w, h, shards, by, label):
     """A matrix cut into `shards` by "rows" or "columns"; shards is a list of series indices."""
@@ -96,59 +98,63 @@ def mlp():
 
 
 def ring(num_ranks=4):
-    """Ring all-reduce, replayed: how many contributions each chunk holds after every step."""
-    p = num_ranks
+    """Ring all-reduce, replayed step by step: whose values every chunk of every rank holds."""
+    p, steps = num_ranks, 2 * (num_ranks - 1)
     held = [[{r} for _ in range(p)] for r in range(p)]
-    states = [[[len(chunk) for chunk in row] for row in held]]
-    moves = []
-    for step in range(2 * (p - 1)):
-        moved, fresh = [], [[set(chunk) for chunk in row] for row in held]
-        for r in range(p):
-            chunk = (r - step) % p if step < p - 1 else (r + 1 - (step - p + 1)) % p
+    says = [f"Start. Every rank has values of its own in all {p} chunks, and none is a sum yet."]
+    frames = [_ring_frame("start", held, [])]
+    for step in range(steps):
+        adds, fresh = step < p - 1, [[set(chunk) for chunk in row] for row in held]
+        sent = [(r - step) % p if adds else (r + 1 - (step - p + 1)) % p for r in range(p)]
+        for r, chunk in enumerate(sent):
             fresh[(r + 1) % p][chunk] |= held[r][chunk]
-            moved.append(((r + 1) % p, chunk))
         held = fresh
-        moves.append(moved)
-        states.append([[len(chunk) for chunk in row] for row in held])
-    assert all(count == p for row in states[-1] for count in row)
-    cell, gap = 20, 14
-    block = p * cell + gap
-    d = Drawing(70 + len(states) * block, 60 + p * 26)
-    for s, state in enumerate(states):
-        x0 = 62 + s * block
-        name = "start" if s == 0 else f"step {s}"
-        d.text(x0 + p * cell / 2, 40, name, "fg", size=13, extra="bold")
-        for r, row in enumerate(state):
-            if s == 0:
-                d.text(52, 66 + r * 26, f"rank {r}", "muted", "end", 12)
-            for c, count in enumerate(row):
-                new = s > 0 and (r, c) in moves[s - 1]
-                fill = "c0" if count == p else "c1" if new else "idle"
-                d.rect(x0 + c * cell, 52 + r * 26, cell, 20, fill, "edge")
-                d.text(
-                    x0 + c * cell + cell / 2,
-                    66 + r * 26,
-                    str(count),
-                    "fg" if fill == "idle" else "bg",
-                    size=11,
-                )
-    half = p - 1
-    for first, last, name in ((1, half, "reduce-scatter"), (half + 1, 2 * half, "all-gather")):
-        a, b = 62 + first * block, 62 + last * block + p * cell
-        d.line([(a, 20), (b, 20)], "muted", "thin")
-        d.text((a + b) / 2, 14, f"{name}: {half} steps", "muted", size=12)
-    alt = (
-        f"Ring all-reduce among {p} ranks. Each buffer is cut into {p} chunks. In {half} steps "
-        f"each rank "
-        f"passes one chunk to its neighbour, which adds it, until every chunk is complete on one "
-        f"rank. In "
-        f"{half} more steps the complete chunks travel round. In all {2 * half} steps, each "
-        f"moving one "
-        f"{p}th of the buffer per rank."
-    )
+        name = f"step {step + 1} of {steps}: {'reduce-scatter' if adds else 'all-gather'}"
+        frames.append(_ring_frame(name, held, sent))
+        done = sum(len(chunk) == p for chunk in held[0])
+        most = max(len(chunk) for chunk in held[0])
+        told = (
+            f"rank 0 passes chunk {sent[0]} to rank 1, which adds its own. The fullest chunk of "
+            f"a rank is a sum of {most}."
+            if adds
+            else f"rank 0 passes its finished chunk {sent[0]} to rank 1, which keeps it. Every "
+            f"rank has {done} finished chunks of {p}."
+        )
+        says.append(f"{name[0].upper()}{name[1:]}. All ranks at once: {told}")
+    assert all(len(chunk) == p for row in held for chunk in row)
     caption = (
-        "A row is a rank's buffer, a column a chunk; the number says how many ranks' values it "
-        f"holds. In each step every rank passes one chunk to the next, and rank {p - 1} to rank 0. "
-        "Orange was just received and added to, blue is complete."
+        "A row is a rank's buffer, a column a chunk. The strips of colour in a chunk say whose "
+        "values it holds: the first strip is rank 0's. In each step every "
+        f"rank passes one chunk to the next, and rank {p - 1} to rank 0. Every rank sends in all "
+        f"{steps} steps, 1/{p} of the buffer each time."
     )
-    return d.figure(alt, caption, min_width=760)
+    return panels(list(zip(frames, says, strict=True)), caption, says, frames=True)
+
+
+def _ring_frame(name, held, sent, wide=62, high=28, pitch=50):
+    """The buffers of all ranks after one step; sent[r] is the chunk that rank r passed on."""
+    p, left, top = len(held), 54, 66
+    d = Drawing(left + p * wide + 20, top + p * pitch - 8)
+    d.text(left, 15, name, "fg", "start", 13, "bold")
+    for c in range(p):
+        d.text(left + (c + 0.5) * wide, 38, f"chunk {c}", "muted", size=12)
+    for r, row in enumerate(held):
+        y = top + r * pitch
+        d.text(left - 8, y + 19, f"rank {r}", SERIES[r], "end", 12, "bold")
+        for c, whose in enumerate(row):
+            x, strip = left + c * wide, (wide - 10) / p
+            full = len(whose) == p
+            d.rect(x + 2, y, wide - 4, high, "fg" if full else "bg", "box")
+            if full:
+                d.text(x + wide / 2, y + 19, "sum", "bg", size=13)
+            for q in () if full else whose:
+                d.rect(x + 5 + q * strip, y + 3, strip - 1, high - 6, SERIES[q])
+    for r, c in enumerate(sent):
+        x, y = left + (c + 0.5) * wide, top + r * pitch + high
+        if r < p - 1:
+            d.line([(x, y + 2), (x, y + pitch - high - 1)], "fg", "arrow")
+        else:  # round the outside, back to rank 0
+            right, over = left + p * wide + 8, top - 18
+            d.line([(x, y + 2), (x, y + 8), (right, y + 8), (right, over), (x, over), (x, top - 1)],
+                   "fg", "arrow")  # fmt: skip
+    return d

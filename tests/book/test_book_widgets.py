@@ -1,10 +1,11 @@
-"""The three interactive figures: the labs' arithmetic, the keyboard, and life without scripts."""
+"""The interactive figures: the labs' arithmetic, the keyboard, and life without scripts."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+from book_checks import expect_no_violation
 from book_widget_checks import EXPECT, PLACES, expect_keyboard
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -54,3 +55,63 @@ def test_a_refused_size_says_why(open_page, address):
     page.keyboard.press("ArrowRight")  # TP=3
     status = page.locator("sharding-explorer [role=status]").inner_text()
     assert "TP=3 is not possible: 32 query heads do not divide by 3" in status
+
+
+# --- drawings that come step by step --------------------------------------------------------------
+
+
+def moving(page):
+    page.emulate_media(reduced_motion="no-preference")
+    return page.locator("lab-steps").first
+
+
+def visible(page, what):
+    return sum(part.is_visible() for part in page.locator(f"lab-steps >> nth=0 >> {what}").all())
+
+
+def test_a_ring_is_walked_step_by_step_with_buttons_and_arrows(open_page, address):
+    page = open_page(f"{address}/lab-01.html")
+    frames = page.locator("lab-steps svg").count()
+    steps = moving(page)
+    status, url = steps.locator("[role=status]"), page.url
+    assert frames == 7 and visible(page, "svg") == 1 and status.inner_text().startswith("Start")
+    steps.get_by_role("button", name="Next").click()
+    assert "1 of 6: reduce-scatter" in status.inner_text() and visible(page, "svg") == 1
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    assert "4 finished chunks of 4" in status.inner_text()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert "Step 6" in status.inner_text(), "the steps go round"
+    assert page.url == url and page.complaints == []
+
+
+@pytest.mark.parametrize("theme", ["light", "navy", "rust", "coal", "ayu"])
+def test_moving_drawings_have_no_wcag_violation(open_page, address, theme):
+    page = open_page(f"{address}/lab-02-overlap.html", theme)
+    assert moving(page).get_by_role("button", name="Next").is_visible()
+    expect_no_violation(page)
+
+
+def test_parts_of_a_drawing_come_and_go_with_the_steps(open_page, address):
+    page = open_page(f"{address}/lab-04.html")
+    grid = page.locator("lab-steps").first.locator("svg").first.locator("g[data-from]")
+    steps = moving(page)
+    assert [part.is_visible() for part in grid.all()] == [True] + [False] * 11
+    steps.get_by_role("button", name="Back").click()
+    assert all(part.is_visible() for part in grid.all())
+    assert visible(page, "g[data-step]") == 3  # one place in each of the three loops
+
+
+@pytest.mark.parametrize("how", ["reduced motion", "print", "no script"])
+@pytest.mark.parametrize("name", ["lab-01", "lab-04", "lab-02-overlap"])
+def test_what_moves_stands_still_for_whom_it_should(open_page, address, how, name):
+    page = open_page(f"{address}/{name}.html", scripts=how != "no script")
+    if how != "reduced motion":
+        media = {"print": "print", "no script": "screen"}[how]
+        page.emulate_media(media=media, reduced_motion="no-preference")
+    assert visible(page, "button") == visible(page, "g[data-step]") == 0
+    assert visible(page, "svg") == page.locator("lab-steps >> nth=0 >> svg").count()
+    assert (
+        visible(page, "g[data-from]") == page.locator("lab-steps >> nth=0 >> g[data-from]").count()
+    )
