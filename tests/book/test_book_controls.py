@@ -146,6 +146,7 @@ WRONG = {
     "pipeline-bubble": ("Math.min(p - 1 - rank, m)", "Math.min(p - rank, m)"),
     "communication-bill": ("const hops = 2 * (p - 1);", "const hops = 2 * p;"),
     "sharding-explorer": ("Math.max(1, num_kv_heads / n)", "num_kv_heads / n"),
+    "place-model": ("sum * values.length + at[name]", "sum + at[name]"),
 }
 
 
@@ -213,7 +214,7 @@ def draft(tmp_path):
         ("## What one token costs", "## Why\n\n```\nx\n```\n", "names no language"),
         ("## What one token costs", "It is 40 % faster.", "typed by hand"),
         ("| kubis}}", "| nobody}}", "no source 'nobody'"),
-        ("{{figure: five_ways}}", "{{code: lab-01/solution.py:none}}", "defines no 'none'"),
+        ("{{figure: five_ways}}", "{{include: lab-01/none.md:#None}}", "no single file"),
     ],
 )
 def test_a_false_chapter_stops_the_build_with_its_line(draft, old, new, says):
