@@ -3,7 +3,8 @@
 Directives (in prose; inside code spans they stay as they are):
   {{py: expression | format}}   the value, formatted by Python's format()
   {{check: expression}}         prints nothing; the build fails when it is false
-  {{code: path:part}}           an excerpt of a file of the repository, as a code block
+  {{readme: lab-03 | texts}}    prints nothing; the README that is included must say these texts,
+                                and no quantity that none of them says
   {{stub: lab-01:name}}         what the learner is given for one function
   {{hints: lab-01:name}}        the function's hints in folds: idea, sketch, formula
   {{include: path:#Heading}}    a section of a README
@@ -27,13 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from .cache import Cache
-from .excerpts import excerpt, find_file
+from .excerpts import find_file, section
 from .formulas import Formulas
 from .markdown import BookError, Fence, Prose, outside_code, segments
 
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
-RUN = ("py", "check", "stub", "hints", "figure")
-STATIC = ("code", "fact")
+RUN = ("py", "check", "readme", "stub", "hints", "figure")
 TEXT_FENCE = re.compile(r"(?ms)^```text\n.*?^```$")
 DRAWING = re.compile(r"!\[[^\]]*\]\([^)]+\)")
 README = "README: "  # how the pieces of an included README name their file
@@ -84,14 +84,41 @@ def render(text: str, file: str, build: Build) -> str:
     """The chapter's Markdown with everything computed. BookError carries file and line."""
     pieces = _pieces(text, file, build)
     jobs = [job for piece in pieces for job in _jobs(piece)]
-    results = iter(_results(file, jobs, build))
-    out = []
+    found = _results(file, jobs, build)
+    _check_readmes(pieces, [(j, said) for j, said in zip(jobs, found, strict=True) if said], build)
+    results, out = iter(found), []
     for piece in pieces:
         if isinstance(piece, Fence):
             out.append(_fence(piece, results, build))
         else:
             out.append(_prose(piece, results, build))
     return "".join(out)
+
+
+def _check_readmes(
+    pieces: list[Prose | Fence], results: list[tuple[Job, str]], build: Build
+) -> None:
+    """A README says what its chapter computed, and beside that no number with a unit."""
+    computed = [(job, texts.split("\n")) for job, texts in results if job.kind == "readme"]
+    said = [(job, text) for job, texts in computed for text in texts]
+    for job, text in said:
+        readme = find_file(build.repo, f"{job.source.partition(' ')[0]}/README.md")
+        if text not in " ".join(readme.read_text(encoding="utf-8").split()):
+            raise BookError(f"the README does not say {text!r}, as computed", job.file, job.line)
+    for piece in pieces:
+        if isinstance(piece, Prose) and piece.file.startswith(README):
+            rest = " ".join(piece.text.split())
+            for _, text in said:
+                rest = rest.replace(text, " ")
+            typed = TYPED_NUMBER.search(
+                re.sub(r"<svg.*?</svg>|`[^`]*`|<[^>]*>|\$[^$]+\$", " ", rest)
+            )
+            if typed:
+                where = rest[max(0, typed.start() - 40) : typed.end()]
+                raise BookError(
+                    f"a number typed by hand in {piece.file}: {where!r}; the chapter that includes "
+                    "it has to compute it: {{readme: lab-03 | ...}}"
+                )
 
 
 def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
@@ -116,22 +143,24 @@ def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
 
 def _included(target: str, build: Build) -> str:
     """A section of a README. `| tasks`: only its tasks, each with the hints for its functions;
-    `| tasks 1-8`: some of them.
+    `| tasks 1-8`: some of them. Its drawings stay in the README: chapters have their own.
 
     `| before subsections`: only what stands before its first subheading.
     `| figures a, b`: the drawings in text fences give way to these figures, one each.
-    `| drawings a, b`: so do the SVG files; `| tasks without drawings` leaves them out.
+    `| drawings a, b`: so do the SVG files.
     """
     place, _, option = (part.strip() for part in target.partition(" | "))
-    _, text = excerpt(build.repo, place)
+    name, _, heading = place.partition(":#")
+    file = find_file(build.repo, name)
+    text = section(file.read_text(encoding="utf-8"), heading, name)
     build.counts.excerpts += 1
     how, _, names = option.partition(" ")
     if option == "before subsections":
         text = text.partition("\n###")[0]
     elif how == "tasks":
-        first, _, last = names.removesuffix("without drawings").partition("-")
+        first, _, last = names.partition("-")
         text = _with_hints(text, place.partition("/")[0], int(first or 1), int(last or 99))
-        text = re.sub(DRAWING, "", text) if names.endswith("without drawings") else text
+        text = re.sub(DRAWING, "", text)
     elif how in ("figures", "drawings"):
         calls = [f"{{{{figure: {name.strip()}}}}}" for name in re.split(r",(?![^(]*\))", names)]
         parts = re.split(TEXT_FENCE if how == "figures" else DRAWING, text)
@@ -140,8 +169,7 @@ def _included(target: str, build: Build) -> str:
         text = "".join(part + new for part, new in zip(parts, [*calls, ""], strict=True))
     elif option or not text.strip():
         raise BookError(f"nothing to include: {target}")
-    folder = find_file(build.repo, place.partition(":")[0]).parent
-    return unlink(_inline_drawings(text, folder)) + "\n"
+    return unlink(_inline_drawings(text, file.parent)) + "\n"
 
 
 def _with_hints(text: str, prefix: str, first: int = 1, last: int = 99) -> str:
@@ -172,9 +200,7 @@ def _inline_drawings(text: str, folder: Path) -> str:
             raise BookError(f"no drawing {name!r} beside the README")
         svg = (folder / name).read_text(encoding="utf-8")
         svg = " ".join(svg[svg.index("<svg") :].split())
-        svg = re.sub(
-            r"<style>.*?</style>", "", svg
-        )  # it would colour the page; the theme has its own
+        svg = re.sub(r"<style>.*?</style>", "", svg)  # the theme has its own colours
         label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
         opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
         width = re.search(r'\swidth="(\d+)"', opening)
@@ -200,7 +226,7 @@ def _jobs(piece: Prose | Fence) -> list[Job]:
     def collect(text: str, offset: int) -> str:
         for match in DIRECTIVE.finditer(text):
             line = piece.line + piece.text.count("\n", 0, offset + match.start())
-            if match[1] not in RUN + STATIC:
+            if match[1] not in (*RUN, "fact"):
                 raise BookError(f"unknown directive {match[0]!r}", piece.file, line)
             if match[1] in RUN:
                 found.append(Job(match[1], match[2], piece.file, line))
@@ -284,6 +310,8 @@ def _run_one(job: Job, names: dict[str, Any]) -> str:
         if job.kind == "check":
             _check(job.source, names)
             return ""
+        if job.kind == "readme":
+            return "\n".join(eval(f"[{job.source.partition(' | ')[2]}]", names))
         if job.kind == "figure":
             return names["figures"].draw(job.source)
         if job.kind == "hints":
@@ -333,7 +361,9 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
             line = piece.line + piece.text.count("\n", 0, offset + match.start())
             kind, source = match[1], match[2]
             with _at(piece.file, line):
-                value = next(results) if kind in RUN else _static(kind, source, build)
+                value = next(results) if kind in RUN else _fact(source, build)
+            if kind == "readme":
+                return ""
             if "\n" not in value and kind != "figure":
                 return value
             blocks.append(value)
@@ -353,12 +383,7 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
     return re.sub("\x00(\\d+)\x00", lambda m: blocks[int(m[1])], done)
 
 
-def _static(kind: str, source: str, build: Build) -> str:
-    if kind == "code":
-        build.counts.excerpts += 1
-        language, text = excerpt(build.repo, source)
-        name = find_file(build.repo, source.partition(":")[0].strip()).relative_to(build.repo)
-        return f'<p class="listing">{name}</p>\n\n```{language}\n{text}\n```'
+def _fact(source: str, build: Build) -> str:
     text, _, key = source.rpartition(" | ")
     if key not in build.sources:
         raise BookError(f"no source {key!r} in sources.md")

@@ -228,6 +228,13 @@ def model(name: str) -> dict[str, Any]:
     return solution("lab-02").model_shape(capture(f"lab-02/configs/{name}.json"))
 
 
+def proper_name(name: str) -> str:
+    """`qwen2.5-72b` -> Qwen2.5-72B: as those spell it who published the model."""
+    source = capture(f"capstone/models/{name}.json")["_source"]
+    found = re.search(re.escape(name), source, re.I)
+    return found[0] if found else name
+
+
 def models() -> dict[str, dict[str, Any]]:
     """Every recorded config that is a plain dense model, by name."""
     found = {}
@@ -249,15 +256,6 @@ def stretch_points(prefix: str) -> int:
     """Points of the functions that are marked as a stretch."""
     points = points_of_tasks(lab(prefix))
     return sum(points[gap.function] for gap in gaps(prefix) if gap.stretch)
-
-
-def readme_says(prefix: str, *texts: str) -> bool:
-    """Does the README that a chapter includes still say this? Guards the numbers typed there."""
-    said = " ".join((lab(prefix).path / "README.md").read_text(encoding="utf-8").split())
-    for text in texts:
-        if text not in said:
-            raise BookError(f"the README of {prefix} does not say {text!r}, as computed")
-    return True
 
 
 def bill_models() -> dict[str, dict[str, Any]]:

@@ -38,7 +38,6 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "facts": labs.facts,
         "stub": labs.stub,
         "hints": labs.hints,
-        "readme_says": labs.readme_says,
         "stretch_points": labs.stretch_points,
         "claims": labs.claims,
         "extra_points": labs.extra_points,

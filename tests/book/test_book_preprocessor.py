@@ -14,7 +14,6 @@ sys.path.insert(0, str(BOOK))
 from labbook.__main__ import glossary, scripts, tooltips  # noqa: E402
 from labbook.cache import Cache, fingerprint  # noqa: E402
 from labbook.chapter import Build, _inline_drawings, _with_hints, render, unlink  # noqa: E402
-from labbook.excerpts import excerpt  # noqa: E402
 from labbook.labs import solution  # noqa: E402
 from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
 
@@ -32,14 +31,10 @@ class Figures:
 
 @pytest.fixture
 def build(tmp_path):
-    """A repository with one lab file, and a namespace without the real labs."""
+    """A repository with one README, and a namespace without the real labs."""
     repo = tmp_path / "repo"
     lab = repo / "phase-1" / "labs" / "lab-07-things"
     lab.mkdir(parents=True)
-    (lab / "solution.py").write_text(
-        "LIMIT = 3\n\n\nclass Pair:\n    # why\n    def total(self):\n        return 1 + 2\n\n\n"
-        "# ANCHOR: middle\ndef middle():\n    return 'm'\n# ANCHOR_END: middle\n"
-    )
     (lab / "README.md").write_text(
         "# Lab\n\n## Background\n\nSee [the solution](solution.py), $x^2$.\n\n"
         "```text\n# no heading\n```\n"
@@ -130,9 +125,7 @@ def test_fences_keep_their_list_indentation(build):
         ("```text\n\n```", "empty"),
         ("```python\nx\n", "never closed"),
         ("```python\ndef (\n```", "python:"),
-        ("{{code: lab-07/none.py}}", "no single file"),
-        ("{{code: lab-07/solution.py:none}}", "defines no 'none'"),
-        ("{{code: lab-07/README.md:30-40}}", "has lines 1-"),
+        ("{{include: lab-07/none.md:#None}}", "no single file"),
         ("{{include: lab-07/README.md:#Absent}}", "0 headings 'Absent'"),
         ("$$\\frac{1}$$", "formula"),
         ("$\\nosuch$", "formula"),
@@ -154,26 +147,24 @@ def test_what_cannot_be_done_stops_the_build_with_its_line(build, text, says):
     assert line in (3, 4), message
 
 
-def test_code_comes_by_symbol_method_anchor_constant_and_line(build):
-    assert excerpt(build.repo, "lab-07/solution.py:Pair.total")[1].startswith("def total(self):")
-    assert excerpt(build.repo, "lab-07/solution.py:middle")[1] == "def middle():\n    return 'm'"
-    assert excerpt(build.repo, "lab-07/solution.py:LIMIT") == ("python", "LIMIT = 3")
-    assert excerpt(build.repo, "lab-07/README.md:1-1")[1] == "# Lab"
-    assert "ANCHOR" not in excerpt(build.repo, "lab-07/solution.py")[1]
-
-
-def test_code_is_shown_with_its_path(build):
-    shown = page(build, "{{code: lab-07/solution.py:LIMIT}}\n")
-    assert (
-        "phase-1/labs/lab-07-things/solution.py" in shown and "```python\nLIMIT = 3\n```" in shown
-    )
-
-
 def test_a_section_of_a_readme_is_included_without_dead_links(build):
     shown = page(build, "{{include: lab-07/README.md:#Background}}\n")
     assert "See the solution, <math>" in shown and "more" in shown
     assert "other" not in shown and "](solution.py)" not in shown
     assert unlink("[a](b.md) [c](https://x) [d](#e)") == "a [c](https://x) [d](#e)"
+
+
+def test_a_quantity_in_an_included_readme_is_computed_or_stops_the_build(build):
+    readme = next(build.repo.glob("phase-1/labs/*/README.md"))
+    readme.write_text("## Background\n\nIt takes 5\nms, `9 us` and $3$ hops; 7 %.\n")
+    text = "{{include: lab-07/README.md:#Background}}\n\n"
+    assert "typed by hand in README: lab-07/README.md:#Background: 'It takes 5 ms'" in failure(
+        build, text
+    )
+    said = '{{readme: lab-07 | f"takes {half(10):.0f} ms", "hops; 7 %"}}'
+    assert "It takes 5" in page(build, text + said)
+    readme.write_text(readme.read_text().replace("7 %", "8 %"))  # results of the chapter are cached
+    assert "chapter.md:3: the README does not say 'hops; 7 %'" in failure(build, text + said)
 
 
 def test_tasks_are_included_each_with_the_hints_for_its_functions(build):
