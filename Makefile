@@ -128,6 +128,10 @@ $(VENV)/.group-book $(VENV)/.group-book-test: $(VENV)/.hashed-book
 book: $(VENV)/.group-book ## build the book into book/build (open index.html)
 	@$(PY) book/build.py
 
+.PHONY: book-pdf
+book-pdf: $(VENV)/.group-book ## print the book into out/book.pdf (needs Chromium)
+	@$(PY) book/build.py --pdf
+
 .PHONY: serve
 serve: $(VENV)/.group-book ## read the book at localhost:3000; edits appear at once
 	@$(PY) book/build.py --serve

@@ -16,6 +16,9 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[2]
 BOOK = REPO / "book"
+sys.path.insert(0, str(BOOK))
+from build import find_browser, print_pdf  # noqa: E402, F401
+
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 

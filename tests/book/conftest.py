@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("book_checks", "book_widget_checks")
-from book_checks import build_book, serve  # noqa: E402
+from book_checks import build_book, find_browser, serve  # noqa: E402
 
 NOT_HERE = "not run here: needs {}: make book-test"
 FLAGS = (
@@ -30,13 +30,6 @@ def built(tmp_path_factory) -> Path:
     done = build_book(target)
     assert done.returncode == 0, done.stdout + done.stderr
     return target
-
-
-def find_browser() -> str:
-    """$CHROMIUM, else the first browser of these names on PATH; '' when there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), "")
-    return os.environ.get("CHROMIUM") or found
 
 
 @pytest.fixture(scope="session")
