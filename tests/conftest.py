@@ -32,10 +32,19 @@ def pytest_pycollect_makemodule(module_path, parent):
 
 
 def pytest_collection_modifyitems(items):
-    """Tests that start ranks run one after the other: two at once would fight for the cores."""
+    """What shares something costly runs on one worker of xdist, so that it is made once."""
     for item in items:
-        if item.get_closest_marker("torch") or item.get_closest_marker("vllm"):
-            item.add_marker(pytest.mark.xdist_group("ranks"))
+        if not item.get_closest_marker("xdist_group") and (group := group_of(item)):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def group_of(item):
+    if item.get_closest_marker("torch") or item.get_closest_marker("vllm"):
+        return "ranks"  # two launches at once would fight for the cores
+    fixtures = item._fixtureinfo.name2fixturedefs if hasattr(item, "_fixtureinfo") else {}
+    if "built" in fixtures:
+        return "book"  # and one browser
+    return item.path.name if any(f[-1].scope == "module" for f in fixtures.values()) else ""
 
 
 @dataclass

@@ -14,6 +14,11 @@ BREAKS = [
     ("labkit/ranks", ["tests/test_ranks.py"]),
     ("labkit/provenance", ["tests/test_provenance.py"]),
     ("labkit/starters", ["tests/test_starters.py"]),
+    ("labkit/mistakes", ["tests/test_mistakes.py"]),
+    ("labkit/loading", ["tests/test_switch.py"]),
+    ("labkit/plugin", ["tests/test_scoreboard.py", "tests/test_switch.py"]),
+    ("labkit/scoreboard", ["tests/test_scoreboard.py"]),
+    ("labkit/claims", ["tests/test_scoreboard.py"]),
     (f"{LABS}/collectives.py", [LABS, "tests/test_collectives.py"]),
     ("grading/", ["tests/test_grading_score.py", "tests/test_grading_wire.py"]),
     ("grading/submissions", ["tests/test_grading_submissions.py"]),
@@ -21,6 +26,9 @@ BREAKS = [
     ("grading/gradebook", ["tests/test_grading_gradebook.py"]),
     ("grading/hidden", ["tests/test_grading_hidden.py"]),
     ("book/", ["tests/book/test_book_preprocessor.py", "tests/book/test_book_labs.py"]),
+    ("book/src/", ["tests/book/test_book_links.py", "tests/book/test_book_commands.py"]),
+    ("benchmarks/", ["tests/test_benchmarks.py"]),
+    ("tests/conftest.py", ["tests/test_starters.py"]),
     ("pyproject.toml", ["tests/test_house.py"]),
     ("Makefile", ["tests/test_makefile.py"]),
 ]
@@ -48,6 +56,7 @@ def main() -> int:
         return 0
     print("make quick:", *tests)
     command = [sys.executable, "-m", "pytest", *tests, "-m", SLOW, "-n", "auto", "-x"]
+    command += ["--dist", "loadgroup"]
     status = subprocess.run(command, cwd=ROOT).returncode
     return 0 if status == 5 else status  # 5: all of them are slow ones
 
