@@ -20,7 +20,6 @@ from grading.submissions import Submission, _text_or_problem
 from labkit.loading import ROOT
 from tests.hostile.corpus import read_cases
 
-os.environ.setdefault("LAB_VLLM_PYTHON", "none")  # an engine is no part of this
 LABS = labs_by_prefix()
 LAB = LABS["lab-01"]
 CASES = read_cases()
@@ -38,7 +37,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def graded():
+def without_vllm():
+    """An engine is no part of this; for these tests only, other files start it."""
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("LAB_VLLM_PYTHON", "none")
+        yield
+
+
+@pytest.fixture(scope="module")
+def graded(without_vllm):
     """The whole class, graded by two graders: {case: result}, [results of the honest beside]."""
     ending = [case for case in CASES if case.ends]
     secret = secrets.token_bytes(32)
