@@ -31,6 +31,7 @@ def pytest_pycollect_makemodule(module_path, parent):
         return NeedsLinux.from_parent(parent, path=module_path)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
     """What shares something costly runs on one worker of xdist, so that it is made once."""
     for item in items:
