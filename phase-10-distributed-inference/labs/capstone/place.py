@@ -12,7 +12,7 @@ LAB_IMPL=starter runs it on your functions of labs 01 to 04 and of the capstone.
 import argparse
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import calibrate, command, facts, hardware, models, picture, plans, report, scores
@@ -174,25 +174,45 @@ def understood(options):
     return model, box, load
 
 
+@dataclass
+class Answer:
+    """What was asked, all plans with the choice among them, and the one plan that is shown."""
+
+    options: argparse.Namespace
+    model: models.Model
+    box: hardware.Box
+    load: Load
+    candidates: list
+    forbidden: dict
+    found: dict
+    shown: plans.Candidate
+
+    @property
+    def rows(self):
+        limits = (self.options.ttft, self.options.tpot)
+        return report.inequalities(self.model, self.box, self.load, self.shown, *limits)
+
+    @property
+    def commands(self):
+        return command.commands(self.model, self.box, self.shown, self.load, self.options.config)
+
+    @property
+    def expected(self):
+        return command.expected(self.model, self.box, self.shown, self.load)
+
+
 def plan(options):
     model, box, load = understood(options)
     candidates, forbidden = plans.evaluate_all(model, box, load)
     found = plans.choose(candidates, options.ttft, options.tpot)
-    shown = (
-        named(candidates, options.plan)
-        if options.plan
-        else found["choice"] or nearest(candidates, options)
-    )
-    rows = report.inequalities(model, box, load, shown, options.ttft, options.tpot)
+    asked_for = named(candidates, options.plan) if options.plan else found["choice"]
+    shown = asked_for or nearest(candidates, options)
+    answer = Answer(options, model, box, load, candidates, forbidden, found, shown)
     if options.svg:
         picture.save(options.svg, model, box, load, candidates, shown)
     if options.check:
-        return check(options, model, box, shown, load, candidates)
-    if options.json:
-        print(json.dumps(answer(model, box, load, candidates, forbidden, found, shown, rows)))
-        return 0 if found["choice"] else 1
-    for line in text(options, model, box, load, candidates, forbidden, found, shown, rows):
-        print(line)
+        return check(answer)
+    print(json.dumps(as_json(answer)) if options.json else "\n".join(text(answer)))
     return 0 if found["choice"] else 1
 
 
@@ -225,43 +245,32 @@ def nearest(candidates, options):
     return max(candidates, key=lambda c: c.memory["kv_bytes"])
 
 
-def text(options, model, box, load, candidates, forbidden, found, shown, rows):
-    gpus = box.nodes * box.gpus_per_node
-    size = models.total_elements(model) / 1e9
+def text(a):
+    model, box, load, shown = a.model, a.box, a.load, a.shown
+    size, choice = models.total_elements(model) / 1e9, a.found["choice"]
     yield (
         f"{model.name}: {size:.1f} B parameters, {model.quantisation.name}; "
-        f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {gpus} GPUs; {load.concurrency} clients,"
-        f" {load.prompt} tokens in, {load.output} out"
+        f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {box.nodes * box.gpus_per_node} GPUs; "
+        f"{load.concurrency} clients, {load.prompt} tokens in, {load.output} out"
     )
     yield from (f"note: {note}" for note in model.notes)
-    choice = found["choice"]
-    yield ""
-    yield f"Plan {shown.name}" + ("" if choice else ": NOT a choice, the nearest miss")
-    yield from report.inequality_lines(rows)
+    yield f"\nPlan {shown.name}" + ("" if choice else ": NOT a choice, the nearest miss")
+    yield from report.inequality_lines(a.rows)
     yield from report.memory_lines(shown, box)
     if shown.times:
         yield from report.term_lines(shown)
-        for label, key, show in [
-            ("TTFT", "ttft_s", report.seconds),
-            ("TPOT", "tpot_s", report.seconds),
-            ("tokens/s", "tokens_per_s", lambda v: f"{v:,.0f}"),
-        ]:
-            yield f"  {label:9}{report.spread(shown.times[key], show)}"
+    yield f"\nAll {len(a.candidates)} legal plans, best tokens/s per GPU first"
+    limit = len(a.candidates) if a.options.all else 12
+    yield from report.table_lines(a.candidates, choice, box.price_per_gpu_hour, limit)
+    if a.forbidden:
+        yield "  not legal: " + "; ".join(f"{n} ({', '.join(f)})" for n, f in a.forbidden.items())
     yield ""
-    yield f"All {len(candidates)} legal plans, best tokens/s per GPU first"
-    limit = len(candidates) if options.all else 12
-    yield from report.table_lines(candidates, choice, box.price_per_gpu_hour, limit)
-    if forbidden:
-        yield "  not legal: " + "; ".join(f"{n} ({', '.join(f)})" for n, f in forbidden.items())
-    yield ""
-    yield from verdict_lines(model, box, load, found, shown)
+    yield from verdict_lines(model, box, load, a.found, shown)
     if shown.times:
-        yield ""
-        yield "Type"
-        lines = command.commands(model, box, shown, load, options.config)
-        yield from (f"  [{where}] {line}" for where, line in lines)
+        yield "\nType"
+        yield from (f"  [{where}] {line}" for where, line in a.commands)
         yield "and read (vLLM 0.32.0)"
-        yield from command.expected_lines(command.expected(model, box, shown, load))
+        yield from command.expected_lines(a.expected)
 
 
 def verdict_lines(model, box, load, found, shown):
@@ -304,24 +313,24 @@ def too_small(model, box, load):
     yield f"The smallest replica that fits: {alone.name}, {alone.num_gpus} GPUs."
 
 
-def answer(model, box, load, candidates, forbidden, found, shown, rows):
-    names = {key: found[key] and found[key].name for key in ("choice", "runner_up")}
-    result = {"model": model.name, "gpu": box.gpu, "gpus": box.nodes * box.gpus_per_node}
-    result |= names | {"close": found["close"], "shown": report.as_json(shown, rows)}
-    if shown.times:
-        lines = command.commands(model, box, shown, load)
-        result["commands"] = [{"where": where, "command": line} for where, line in lines]
-        result["expected"] = command.expected(model, box, shown, load)
-    result["plans"] = [report.as_json(candidate) for candidate in candidates]
-    return result | {"not_legal": forbidden}
+def as_json(a):
+    result = {"model": a.model.name, "gpu": a.box.gpu, "gpus": a.box.nodes * a.box.gpus_per_node}
+    result |= {key: a.found[key] and a.found[key].name for key in ("choice", "runner_up")}
+    result |= {"close": a.found["close"], "shown": report.as_json(a.shown, a.rows)}
+    if a.shown.times:
+        result["commands"] = [{"where": where, "command": line} for where, line in a.commands]
+        result["expected"] = a.expected
+    plans_found = [report.as_json(candidate) for candidate in a.candidates]
+    return result | {"plans": plans_found, "not_legal": a.forbidden}
 
 
-def check(options, model, box, shown, load, candidates):
+def check(a):
+    options, shown = a.options, a.shown
     try:
         log = Path(options.check).read_text(encoding="utf-8", errors="replace")
     except OSError:
         raise ValueError(f"--check {options.check}: no such file") from None
-    found = command.check(log, model, box, shown, load, candidates)
+    found = command.check(log, a.model, a.box, shown, a.load, a.candidates)
     if options.json:
         print(json.dumps(found))
         return 0 if found["agrees"] else 1

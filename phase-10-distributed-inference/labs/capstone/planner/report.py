@@ -181,11 +181,16 @@ def memory_lines(candidate, box):
 def term_lines(candidate):
     total = candidate.terms["total"]
     parts = {k: v for k, v in candidate.terms.items() if k != "total" and v > total / 1000}
-    return [
-        f"  one decode step: {seconds(total)} = "
-        + " + ".join(f"{name} {seconds(value)}" for name, value in parts.items()),
-        f"  one prompt: {seconds(candidate.prefill_s)} a stage",
-    ]
+    yield f"  one decode step: {seconds(total)} = " + " + ".join(
+        f"{name} {seconds(value)}" for name, value in parts.items()
+    )
+    yield f"  one prompt: {seconds(candidate.prefill_s)} a stage"
+    for label, name, show in [
+        ("TTFT", "ttft_s", seconds),
+        ("TPOT", "tpot_s", seconds),
+        ("tokens/s", "tokens_per_s", lambda rate: f"{rate:,.0f}"),
+    ]:
+        yield f"  {label:9}{spread(candidate.times[name], show)}"
 
 
 def as_json(candidate, rows=None):
