@@ -333,7 +333,8 @@ def test_a_submission_cannot_reach_the_jobs_folder(stand_in, tmp_path):
     seen_outside = []
 
     def look():  # the same eyes, unsandboxed
-        done = subprocess.run([sys.executable, "-c", spy], capture_output=True, text=True)
+        command = [sys.executable, "-c", spy]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         seen_outside.append(done.stdout)
         assert (out / "was-here").exists()
         (out / "was-here").unlink()
