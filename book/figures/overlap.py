@@ -109,4 +109,4 @@ def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
         "One MLP of one step, recorded on two processor cores: real gloo messages, each rank "
         "behind a shaped link. The whole step is longer; its table follows."
     )
-    return drawing.figure(alt, caption, min_width=560)
+    return drawing.figure(alt, caption, min_width=int(drawing.width))

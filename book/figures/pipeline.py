@@ -15,7 +15,7 @@ def _row(d, y, height, name, spans, x0, tick):
         width = ticks * tick
         d.rect(x0 + start * tick, y, width, height, fill, f"edge {extra}".strip())
         size = min(height * 0.5, width * 0.8, 13)
-        if label and size >= 9:
+        if label and size >= 11:  # what a phone can show
             ink = "fg" if extra or fill == "idle" else "bg"
             d.text(x0 + (start + ticks / 2) * tick, y + height * 0.66, label, ink, size=size)
 
@@ -133,8 +133,10 @@ def _round_trips(p, in_flight, ticks, size=22):
         _row(d, top + stage * size, size, f"stage {stage}", [], left, size)
     for t in range(ticks):
         with part(d, "from", t):
+            d.rect(left + t * size, top, size, p * size, "idle", "edge")
             for stage, row in enumerate(rows):
-                _row(d, top + stage * size, size, "", [row[t]], left, size)
+                if row[t][2]:
+                    _row(d, top + stage * size, size, "", [row[t]], left, size)
         with part(d, "step", t):
             for x, row in zip(spots, rows, strict=True):
                 if row[t][2]:

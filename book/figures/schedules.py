@@ -18,7 +18,7 @@ KEY = (
     ("c0", "soft", "pale: second thin stage"),
     ("idle", "", "idle"),
 )
-ROW, LEFT = 20, 60
+ROW, LEFT = 22, 60
 
 
 def schedules(p=4, m=8):
