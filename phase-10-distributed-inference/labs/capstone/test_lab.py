@@ -634,7 +634,7 @@ def test_diagnose__a_link_is_slow_or_unsteady(lab):
         num_ranks, factors = draw.choice([2, 3, 4]), [draw.uniform(2.5, 9), draw.uniform(2.5, 9)]
         fault = {"cause": "slow-link"}
         if seed % 2:
-            factors = [draw.uniform(6, 15), draw.uniform(6, 15)]
+            factors = [draw.uniform(8, 15), draw.uniform(8, 15)]
             fault = {"cause": "unsteady-link", "bad_steps": draw.uniform(0.06, 0.2)}
         run = runs.tensor_parallel(
             seed, latency_factor=factors[0], rate_factor=factors[1], **fault,
@@ -649,7 +649,7 @@ def test_diagnose__healthy_or_worth_nothing(lab):
     """Noise is no fault; and a capture in which others used the machine is no evidence."""
     draw = random.Random(96)
     for seed in range(8):
-        num_ranks = draw.choice([2, 3, 4])
+        num_ranks = draw.choice([2, 3, 4]) if seed else 2  # of two, one comes last more often
         slow = draw.randrange(num_ranks)
         other, fault = (slow + 1) % num_ranks, {}
         if seed % 4 == 1:

@@ -4,6 +4,7 @@ Each function returns (evidence, truth). Truth is {"cause", "where", "cost"}, an
 computed from the evidence: the same run is simulated again, with the same noise, without the fault.
 """
 
+import math
 import random
 
 OVERHEAD_US = 150  # of a step, outside its segments
@@ -11,7 +12,8 @@ SKEW = 0.07  # healthy ranks of one machine differ by so much, either way
 
 
 # What may be wrong. slow: a rank that computes `strength` times as long. foreign: {core: share of
-# others}. The factors spoil the link, in all steps or in the part bad_steps of them.
+# others}. The factors spoil the link, in all steps or in the part bad_steps of the decode steps, in
+# one of them at least.
 NO_FAULT = {"slow": None, "strength": 1.0, "foreign": {}}
 NO_FAULT |= {"latency_factor": 1.0, "rate_factor": 1.0, "bad_steps": 0.0}
 
@@ -57,12 +59,15 @@ def _ranks(seed, num_ranks, num_steps, num_layers, link, *, slow, strength, fore
     skew = [1 + draw.uniform(-SKEW, SKEW) for _ in range(num_ranks)]
     clocks = [draw.randrange(10**9) for _ in range(num_ranks)]
     ranks, requests, now = [{"steps": []} for _ in range(num_ranks)], [], 0.0
+    decode = [number for number in range(num_steps) if number % 8]
+    # drawn apart, so that the run without the fault has the same noise
+    bad = random.Random(f"{seed}, bad").sample(decode, math.ceil(bad_steps * len(decode)))
     for number in range(num_steps):
         running = min(1 + number // 4, 4)
         tokens = running + (draw.randrange(12, 40) if number % 8 == 0 else 0)
-        bad = not bad_steps or draw.random() < bad_steps
-        latency = link[0] * (spoilt["latency_factor"] if bad else 1)
-        rate = link[1] / (spoilt["rate_factor"] if bad else 1)
+        is_bad = not bad_steps or number in bad
+        latency = link[0] * (spoilt["latency_factor"] if is_bad else 1)
+        rate = link[1] / (spoilt["rate_factor"] if is_bad else 1)
         at = [now] * num_ranks
         calls = [[] for _ in range(num_ranks)]
         for _ in range(2 * num_layers + 1):
