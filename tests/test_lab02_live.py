@@ -22,7 +22,6 @@ import two_way  # noqa: E402
 from live import run  # noqa: E402
 from live.model import tiny_llama, write_model  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("ranks")  # runs are shared; and two launches fill the cores
 SHARED_MEMORY = Path("/dev/shm")
 LIMIT_S = 240  # of one launch; 8 to 30 s on two quiet cores, `import vllm` being most of it
 
