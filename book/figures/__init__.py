@@ -2,6 +2,7 @@
 
 import re
 
+from .choice import pair_or_replicas, three_machines
 from .collective import collectives, sequence_parallel, ways_to_all_reduce
 from .cost import decode_share, dispatch, protocols, regimes, roofline
 from .engine import lockstep, process_tree, token_path
@@ -22,8 +23,8 @@ from .sharding import column_row, mlp, ring
 FIGURES = (
     bubble_curves, collectives, column_row, decision, decode_loop, decode_share, dispatch,
     five_ways, gpu_memory, grid, kv_heads, latency_throughput, lockstep, mlp, overlap,
-    process_tree, protocols, recorded, regimes, ring, roofline, schedules, sequence_parallel,
-    straggler, token_path, two_nodes, ways_to_all_reduce, weights_per_rank,
+    pair_or_replicas, process_tree, protocols, recorded, regimes, ring, roofline, schedules, sequence_parallel,
+    straggler, token_path, three_machines, two_nodes, ways_to_all_reduce, weights_per_rank,
 )  # fmt: skip
 
 

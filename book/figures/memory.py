@@ -60,7 +60,7 @@ def weights_per_rank(config="llama-3.1-8b"):
 def kv_heads(num_kv_heads=8):
     """Which rank stores which KV heads, up to twice as many ranks as heads."""
     lab02 = solution("lab-02")
-    sizes = (2, num_kv_heads // 2, num_kv_heads, 2 * num_kv_heads)
+    sizes = (2, num_kv_heads, 2 * num_kv_heads)
     d = Drawing(WIDTH, 20 + 66 * len(sizes))
     for row, tp in enumerate(sizes):
         y, seen = 26 + row * 66, set()

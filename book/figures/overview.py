@@ -76,12 +76,8 @@ def decision():
     """Which split to try first, as questions in their order."""
     steps = (
         ("Does one GPU hold the weights,", "with room for the cache you need?", None),
-        ("yes, and users are patient", "replicas (DP): nothing crosses", "c2"),
-        (
-            "yes, and each token must be faster",
-            "TP inside the node, if it pays",
-            "c0",
-        ),
+        ("yes, and a step is mostly arithmetic", "replicas (DP): nothing crosses", "c2"),
+        ("yes, and a step is mostly reading", "TP inside the node, if it pays", "c0"),
         ("no, but one node does", "TP inside the node", "c0"),
         ("no, it needs several nodes", "TP inside the nodes, PP across them", "c1"),
     )
@@ -102,5 +98,5 @@ def decision():
     return panels(
         [(d, alt)],
         "The first question, and the plan to try first. Very many experts add EP and very long "
-        "contexts add CP to any of the four. Every arrow is an inequality that the labs compute.",
+        "contexts add CP to any of the four. Behind each stands an inequality that the labs compute.",
     )

@@ -1,0 +1,110 @@
+"""Which plan is faster: the first page's three machines, and two GPUs over the batch."""
+
+import os
+
+from labbook.labs import fact, model, solution
+
+from labkit.svg import Drawing, Plot, ladder
+
+from .cost import h100_constants
+
+
+def one_token():
+    """{machine: (seconds of reading, seconds of messages)} of one decode step of our 8B model."""
+    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
+    weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
+    memory = lab03.GPUS["H100"]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
+    found = {"one H100": (lab03.decode_step_s(weights, 1, memory), 0.0)}
+    for name, link in (("two, NVLink", "NVLink 4"), ("two, 10 Gbit/s Ethernet", "10 GbE")):
+        row = [sum(lab03.LINKS[link][n]) / 2 for n in ("c_s", "a_s", "busbw_bytes_per_s")]
+        each = lab03.ring_all_reduce_s(2, payload, *row)
+        found[name] = (lab03.decode_step_s(weights, 2, memory), messages * each)
+    return found
+
+
+def three_machines():
+    """One token on one H100, on two with a fast link and on two with a slow one, as bars."""
+    found, d = one_token(), Drawing(420, 196)
+    scale = 400 / max(sum(parts) for parts in found.values())
+    for row, (name, parts) in enumerate(found.items()):
+        x, y = 6, 22 + 54 * row
+        d.text(x, y - 6, f"{name}: {sum(parts) * 1e3:.1f} ms", "fg", "start", 13, "bold")
+        for seconds, fill in zip(parts, ("c0", "c1"), strict=True):
+            d.rect(x, y, seconds * scale, 24, fill)
+            x += seconds * scale
+    for k, (fill, label) in enumerate((("c0", "reading the weights"), ("c1", "messages"))):
+        d.rect(6 + 190 * k, 174, 14, 14, fill)
+        d.text(27 + 190 * k, 186, label, "fg", "start", 13)
+    alt = "Time of one token: " + "; ".join(
+        f"{name}: {a * 1e3:.1f} ms of reading and {b * 1e3:.1f} ms of messages"
+        for name, (a, b) in found.items()
+    )
+    return d.figure(
+        alt + ".", "One decode step of the 8B model; lab 03 computes each part of these bars."
+    )
+
+
+def two_gpus(requests, context=1000):
+    """Tokens per second on two H100s: (one engine at TP=2, two replicas), for an even batch."""
+    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
+    weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
+    memory = lab03.GPUS["H100"]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    flops = lab03.GPUS["H100"]["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+    cache_s = requests * context * lab02.kv_bytes_per_token(shape, 1) / 2 / memory
+    payload = requests * lab03.step_messages(1, 1, shape["hidden_size"], 2)[1]
+    message_s = lab03.one_shot_all_reduce_s(2, payload, fact("cus0231") * 1e-6, h100_constants()[2])
+    messages = lab02.collectives_per_step(shape, 2, 1, 1)["all_reduces"]
+    pair_s = lab03.step_s(weights, 2, memory, requests, flops) + cache_s + messages * message_s
+    each_s = lab03.step_s(weights, 1, memory, requests // 2, flops) + cache_s
+    return requests / pair_s, requests / each_s
+
+
+def change_over(until=800):
+    """The smallest even batch from which on two replicas make more tokens than the pair."""
+    behind = [n for n in range(2, until + 1, 2) if two_gpus(n)[0] >= two_gpus(n)[1]]
+    return behind[-1] + 2
+
+
+def pair_or_replicas():
+    """Tokens per second of TP=2 and of two replicas over the requests in the batch."""
+    counts = (2, 8, 32, 128, 800)
+    rates = [(300, "300"), (1000, "1,000"), (3000, "3,000"), (10000, "10,000"), (30000, "30,000")]
+    ends = ((counts[0], counts[-1]), (rates[0][0], rates[-1][0]))
+    plot = Plot(
+        *ends, "requests running", "tokens/s", [(n, str(n)) for n in counts], rates,
+        log_x=True, log_y=True, right=40,
+    )  # fmt: skip
+    xs = sorted({2 * round(x / 2) for x in ladder(*ends[0], 1.2)} | {counts[-1]})
+    pair, replicas = zip(*map(two_gpus, xs), strict=True)
+    plot.curve(xs, pair, 0)
+    plot.curve(xs, replicas, 1)
+    flip = change_over()
+    x = plot.x(flip)
+    plot.line([(x, plot.bottom), (x, plot.top)], "muted", "dash thin")
+    plot.text(x - 6, plot.bottom - 10, f"{flip} requests", "muted", "end", 12)
+    plot.label(4, 2600, "one engine, TP=2", 0)
+    plot.label(11, 1050, "two replicas", 1)
+    alt = (
+        f"Tokens per second on two H100s against the requests that run, both axes logarithmic. "
+        f"TP=2 makes {pair[0]:,.0f} at {xs[0]} requests and two replicas {replicas[0]:,.0f}. The "
+        f"lines cross at {flip}; at {xs[-1]} they make {pair[-1]:,.0f} and {replicas[-1]:,.0f}."
+    )
+    return plot.figure(
+        alt,
+        "Our 8B model, 1,000 tokens of context per request, one-shot all-reduces. Left of the "
+        "dashed line the pair reads each weight once for everybody; right of it both plans "
+        "multiply, and only the pair pays for messages.",
+    )
+
+
+def eight_gpus(clients):
+    """{plan: tokens per second} on one box of eight H100s, by the capstone's planner."""
+    solution("capstone")  # puts the capstone's folder on the path
+    os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
+    from planner import hardware, models, plans
+    from planner.timing import Load
+
+    shape, box = models.read("llama-3.1-8b"), hardware.box("h100", 1)
+    found, _ = plans.evaluate_all(shape, box, Load(1000, 500, clients))
+    return {plan.name: plan.times["tokens_per_s"][1] for plan in found if plan.times}
