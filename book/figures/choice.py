@@ -83,7 +83,7 @@ def pair_or_replicas():
     x = plot.x(flip)
     plot.line([(x, plot.bottom), (x, plot.top)], "muted", "dash thin")
     plot.text(x - 6, plot.bottom - 10, f"{flip} requests", "muted", "end", 12)
-    plot.label(4, 2600, "one engine, TP=2", 0)
+    plot.label(2.6, 2600, "one engine, TP=2", 0)
     plot.label(11, 1050, "two replicas", 1)
     alt = (
         f"Tokens per second on two H100s against the requests that run, both axes logarithmic. "

@@ -98,5 +98,5 @@ def decision():
     return panels(
         [(d, alt)],
         "The first question, and the plan to try first. Very many experts add EP and very long "
-        "contexts add CP to any of the four. Behind each stands an inequality that the labs compute.",
+        "contexts add CP to any of the four. Behind each stands an inequality of the labs.",
     )
