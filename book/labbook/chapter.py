@@ -169,7 +169,13 @@ def _included(target: str, build: Build) -> str:
         text = "".join(part + new for part, new in zip(parts, [*calls, ""], strict=True))
     elif option or not text.strip():
         raise BookError(f"nothing to include: {target}")
-    return unlink(_inline_drawings(text, file.parent)) + "\n"
+    return unlink(_inline_drawings(_open_folds(text), file.parent)) + "\n"
+
+
+def _open_folds(text: str) -> str:
+    """Blank lines around the text of a README's folds: without them it would not be Markdown."""
+    fold = re.compile(r"(?ms)^( *)(<details><summary>[^\n]*?</summary>)(.*?)</details>")
+    return fold.sub(lambda m: f"{m[1]}{m[2]}\n\n{m[1]}{m[3].strip()}\n\n{m[1]}</details>", text)
 
 
 def _with_hints(text: str, prefix: str, first: int = 1, last: int = 99) -> str:
@@ -371,6 +377,8 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
 
         before = build.formulas.converted
         filled = DIRECTIVE.sub(one, text)
+        if piece.file.startswith(README):
+            filled = re.sub(r"(?<=\d) us\b", " µs", filled)  # READMEs are read in terminals, too
         try:
             done = build.formulas.replace(filled)
         except BookError as error:
