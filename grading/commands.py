@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import track
 from rich.table import Table
 
 from grading import engines, feedback
@@ -191,19 +191,13 @@ def _read_class(options, limits):
 
 def _grade(console, gradebook, rows, limits, secret, engine, options) -> int:
     """What has no record yet; how many of them are held."""
-    started, grade = time.monotonic(), engine(secret)
-    with _progress(console) as progress:
-        task = progress.add_task("grading", total=None)
+    started, weak = time.monotonic(), options.allow_weak_sandbox
 
-        def counted(jobs):
-            progress.update(task, total=len(jobs))
-            return grade(jobs)
+    def counted(jobs):
+        hidden = not console.is_terminal
+        return track(engine(secret)(jobs), "grading", len(jobs), console=console, disable=hidden)
 
-        def done(submission, result):
-            progress.advance(task)
-
-        weak = options.allow_weak_sandbox
-        graded, held = grade_missing(gradebook, rows, limits, secret, weak, counted, done)
+    graded, held = grade_missing(gradebook, rows, limits, secret, weak, counted, lambda *_: None)
     seconds, known = time.monotonic() - started, len(rows) - graded - held
     per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
     console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
@@ -220,17 +214,6 @@ def _deadline(text):
             f"--deadline {text}: give a time such as 2026-11-30T23:59 or 2026-11-30T23:59+01:00"
         ) from None
     return when if when.tzinfo else when.astimezone()
-
-
-def _progress(console):
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
 
 
 def _show_found(console, found):

@@ -25,7 +25,7 @@ LAB = LABS["lab-01"]
 CASES = read_cases()
 MEMORY = {"memory_bytes": 300 * MIB}
 LIMITS = Limits(check_s=60, submission_s=300, **MEMORY)  # a busy machine harms no honest one
-NEIGHBOURS = 8  # hostile or unlucky submissions to an honest one
+NEIGHBOURS = 16  # hostile or unlucky submissions to an honest one
 isolation = {"namespaces", "seccomp"} <= set(inspect_machine().layers)
 pytestmark = [
     pytest.mark.skipif(

@@ -13,12 +13,12 @@ from grading.__main__ import main
 from grading.fingerprint import labs_by_prefix
 from labkit.loading import ROOT
 
-LAB = labs_by_prefix()["lab-01"]
+LAB = labs_by_prefix()["lab-03"]
 AUTOGRADER = ROOT / "grading" / "gradescope" / "run_autograder"
 WORKFLOW = ROOT / "grading" / "github-classroom" / "classroom.yml"
 
 
-def autograde(root, labs="01", **files):
+def autograde(root, labs="03", **files):
     """Run the autograder as Gradescope would; (exit status, results.json or None)."""
     for folder in ("source", "submission", "results"):
         (root / folder).mkdir()
@@ -40,10 +40,10 @@ def autograde(root, labs="01", **files):
     "name",
     [
         "starter_py",
-        "labs__lab-01-tp__starter_py",
-        "starter-01_py",
-        "starter-01 (1)_py",
-        "lab_1__STARTER.PY",
+        "labs__lab-03-tp__starter_py",
+        "starter-03_py",
+        "starter-03 (1)_py",
+        "lab_3__STARTER.PY",
     ],
 )
 def test_gradescope_gets_a_score(tmp_path, name):
@@ -55,14 +55,14 @@ def test_gradescope_gets_a_score(tmp_path, name):
 def test_several_labs_are_one_total(tmp_path):
     solution = LAB.file("solution").read_bytes()
     status, results = autograde(
-        tmp_path, labs="01 03", **{"starter-01_py": solution, "starter-03_py": b"x = 1\n"}
+        tmp_path, labs="03 04", **{"starter-03_py": solution, "starter-04_py": b"x = 1\n"}
     )
     assert status == 0 and results["score"] == 100
     assert sum(test["max_score"] for test in results["tests"]) == 200
 
 
 def test_gradescope_is_told_that_nothing_was_handed_in(tmp_path):
-    status, results = autograde(tmp_path, **{"labs__lab-03__starter_py": b"x = 1\n"})
+    status, results = autograde(tmp_path, **{"labs__lab-04__starter_py": b"x = 1\n"})
     assert status == 0 and results["score"] == 0 and "was found" in results["output"]
 
 

@@ -38,6 +38,10 @@ class Unsendable(TypeError):
     """The value is not one of the plain types; str() says which type it is."""
 
 
+class NotPlain(Unsendable):
+    """It may be a plain one of a class of its own, such as a NamedTuple, not merely too large."""
+
+
 class BadFrame(ValueError):
     """The bytes are not a frame this module would have written."""
 
@@ -73,7 +77,7 @@ def _encode(value, parts, depth):
 
 def _unsendable(value):
     kind = type(value)
-    return Unsendable(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
+    return NotPlain(f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
 
 
 def _write_int(value, parts, depth):
@@ -126,7 +130,7 @@ def _write_array(value, parts, depth):
         raise _too_large(value.nbytes)
     code = _CODES.get(value.dtype)
     if code is None:
-        raise Unsendable(f"a numpy array of dtype {value.dtype}")
+        raise NotPlain(f"a numpy array of dtype {value.dtype}")
     shape = struct.pack(f"<{value.ndim}Q", *value.shape)
     parts += (b"a", _ARRAY.pack(code, value.ndim), shape, value.tobytes())
 
@@ -322,7 +326,7 @@ class Receiver:
     """The values that arrive on a blocking socket, one after the other."""
 
     def __init__(self, sock):
-        self.sock, self.data = sock, bytearray()
+        self.sock, self.data, self.frame = sock, bytearray(), b""
 
     def next(self):
         """The next value; EOFError when the other side is gone."""
@@ -333,6 +337,6 @@ class Receiver:
                 raise EOFError
             data += chunk
         end = 4 + frame_size(data[:4])
-        value = decode(data[4:end])
+        self.frame = bytes(data[4:end])
         del data[:end]
-        return value
+        return decode(self.frame)

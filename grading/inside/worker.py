@@ -83,7 +83,7 @@ class Link:
         with self.lock:
             try:
                 self.send(question)
-            except wire.Unsendable:
+            except wire.NotPlain:
                 self.send(as_builtin(question))
             reply = self.receiver.next()
         if reply[0] == "error":
@@ -144,13 +144,13 @@ class Worker:
         self._answer(0, name, lambda: ("got", value))
 
     def do_call(self, number, name, args, kwargs, group):
-        before = _as_bytes((args, kwargs))
+        sent = self.link.receiver.frame
         given, named = (args, kwargs) if group is None else self._with_group(args, kwargs, *group)
         try:
             result = getattr(self.module, name)(*given, **named)
         except BaseException as error:
             return self._raised(number, error)
-        changed = (args, kwargs) if _as_bytes((args, kwargs)) != before else None
+        changed = None if _is_in(sent, (args, kwargs)) else (args, kwargs)
         self._answer(number, name, lambda: ("returned", number, result, changed))
 
     def _with_group(self, args, kwargs, place, rank, size):
@@ -167,7 +167,7 @@ class Worker:
         try:
             try:
                 self.link.send(answer())
-            except wire.Unsendable:  # a NamedTuple is a tuple, a defaultdict a dict
+            except wire.NotPlain:  # a NamedTuple is a tuple, a defaultdict a dict
                 self.link.send(as_builtin(answer()))
         except wire.Unsendable as problem:
             text = (
@@ -237,8 +237,9 @@ def _native(dtype):
     return np.dtype(np.float64) if dtype == np.longdouble else dtype.newbyteorder("=")
 
 
-def _as_bytes(value):
+def _is_in(frame, pair):
+    """Whether the two values stand in the frame that brought them: nobody has changed them."""
     try:
-        return wire.encode(value)
+        return wire.encode(pair)[5:] in frame  # without the pair's own tag and length
     except (wire.Unsendable, RecursionError):
-        return None
+        return False
