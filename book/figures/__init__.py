@@ -13,19 +13,19 @@ from .pipeline import (
     bubble_curves,
     decode_loop,
     grid,
-    latency_throughput,
     straggler,
     two_nodes,
+    users_served,
 )
 from .schedules import schedules
 from .sharding import column_row, mlp, ring
 
 FIGURES = (
     bubble_curves, collectives, column_row, decision, decode_loop, decode_share, dispatch,
-    five_ways, gpu_memory, grid, kv_heads, latency_throughput, lockstep, mlp, overlap,
+    five_ways, gpu_memory, grid, kv_heads, lockstep, mlp, overlap,
     pair_or_replicas, process_tree, protocols, recorded, regimes, ring, roofline, schedules,
     sequence_parallel, straggler, token_path, three_machines, two_nodes,
-    ways_to_all_reduce, weights_per_rank,
+    users_served, ways_to_all_reduce, weights_per_rank,
 )  # fmt: skip
 
 

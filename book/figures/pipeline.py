@@ -1,6 +1,8 @@
 """Lab 04's schedules as pictures."""
 
-from labbook.labs import solution
+from math import ceil
+
+from labbook.labs import model, solution
 
 from labkit.svg import SERIES, Drawing, Plot
 
@@ -225,40 +227,94 @@ def bubble_curves():
     return plot.figure(alt, f"Microbatches for a bubble of at most 10 %: {needs}.", min_width=680)
 
 
-def latency_throughput():
-    """What depth buys: throughput; what it does to one request's latency: nothing good."""
-    lab04 = solution("lab-04")
-    ps = [1, 2, 4, 8, 16]
-    model_s, hop_s, m = 0.080, 0.001, 32
-    base_l = lab04.latency_s(1, model_s, hop_s)
-    base_t = lab04.throughput_per_s(1, m, model_s, hop_s)
-    latency = [lab04.latency_s(p, model_s, hop_s) / base_l for p in ps]
-    through = [lab04.throughput_per_s(p, m, model_s, hop_s) / base_t for p in ps]
+CONTEXT = 1000  # tokens that every user's cache holds
+REST_GIB = 3.5  # activations, CUDA graphs, buffers: what lab 02's chapter leaves for them
+PLANS = ("one GPU", "four replicas", "PP=4 over 10 GbE", "TP=4 over NVLink", "TP=4 over 10 GbE")
+
+
+def plan_room(plan, utilization=0.92):
+    """Users of CONTEXT tokens whose cache fits, for one of PLANS on H100s (the tightest GPU's)."""
+    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
+    tp, pp = (4 if plan.startswith(f"{way}=4") else 1 for way in ("TP", "PP"))
+    copies = 4 if plan == "four replicas" else 1
+    tokens = []
+    for stage in range(pp):
+        held = lab02.rank_weights(shape, tp, pp, stage)["total_bytes"]
+        left = utilization * lab03.GPUS["H100"]["memory_bytes"] - held - REST_GIB * 2**30
+        each = lab02.kv_bytes_per_token(shape, tp, pp, stage)
+        tokens.append(lab02.kv_capacity(left, each, 16, 8192)["tokens"])
+    return copies * min(tokens) // CONTEXT
+
+
+def plan_rate(plan, users):
+    """Tokens per second of Llama-3.1-8B on H100s, decoding for `users`, for one of PLANS."""
+    lab02, lab03, lab04 = solution("lab-02"), solution("lab-03"), solution("lab-04")
+    shape, gpu = model("llama-3.1-8b"), lab03.GPUS["H100"]
+    reads = gpu["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    multiplies = gpu["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+    weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
+    cache = CONTEXT * lab02.kv_bytes_per_token(shape, 1)
+
+    def one_pass(batch, ranks=1):
+        tokens = ceil(batch)
+        step = lab03.step_s(weights, ranks, reads, tokens, multiplies)
+        return step + tokens * cache / (ranks * reads)
+
+    link = lab03.LINKS["10 GbE" if "10 GbE" in plan else "NVLink 4"]
+    c_s, a_s, busbw = (sum(link[key]) / 2 for key in ("c_s", "a_s", "busbw_bytes_per_s"))
+    handed_on = 2 * shape["hidden_size"] * shape["dtype_bytes"]  # hidden states and the residual
+    if plan == "one GPU":
+        return users / one_pass(users)
+    if plan == "four replicas":
+        return users / one_pass(users / 4)
+    if plan.startswith("PP"):
+        in_flight = min(4, users)
+        batch = users / in_flight
+        hop = c_s + a_s + batch * handed_on / busbw
+        return batch * float(lab04.decode_steps_per_s(4, in_flight, one_pass(batch), hop))
+    said = lab02.collectives_per_step(shape, 4, users, users)
+    payload = users * shape["hidden_size"] * shape["dtype_bytes"]
+    message = lab03.ring_all_reduce_s(4, payload, c_s, a_s, busbw)
+    return users / (one_pass(users, 4) + said["all_reduces"] * message)
+
+
+def users_served():
+    """What four GPUs make of n users, for each way to use them, up to the end of their room."""
+    few, most = 1, 4096
     plot = Plot(
-        (1, 16),
-        (0.7, 16),
-        "stages p",
-        "times that of one device",
-        [(p, str(p)) for p in ps],
-        [(v, f"{v} ×") for v in (1, 2, 4, 8, 16)],
+        (few, most),
+        (50, 100_000),
+        "users, each with 1,000 tokens of context",
+        "tokens per second, all users together",
+        [(n, f"{n:,}") for n in (1, 4, 16, 64, 256, 1024, 4096)],
+        [(v, f"{v:,}") for v in (100, 1_000, 10_000, 100_000)],
         log_x=True,
         log_y=True,
-        right=120,
+        width=560,
+        height=430,
     )
-    for series, (name, ys) in enumerate((("throughput", through), ("latency", latency))):
-        plot.curve(ps, ys, series)
-        plot.points(ps, ys, series)
-        plot.text(plot.right + 8, plot.y(ys[-1]) + 4, name, SERIES[series], "start", 13, "bold")
-    alt = (
-        f"With {m} microbatches, going from 1 to 16 stages multiplies throughput by "
-        f"{through[-1]:.1f} and "
-        f"the latency of one microbatch by {latency[-1]:.2f}: it never falls below that of one "
-        f"device."
-    )
-    bubble = float(lab04.bubble_fraction(16, m))
+    labels = {  # where each name stands: users, tokens per second, anchor
+        "one GPU": (430, 8_800, "middle"),
+        "four replicas": (300, 55_000, "end"),
+        "PP=4 over 10 GbE": (3_900, 20_500, "end"),
+        "TP=4 over NVLink": (11, 5_700, "end"),
+        "TP=4 over 10 GbE": (110, 740, "start"),
+    }
+    said = []
+    for series, plan in enumerate(PLANS):
+        room = plan_room(plan)
+        users = sorted({1, 2, 3, *(4 * round(2 ** (k / 4)) for k in range(40)), room // 4 * 4})
+        users = [n for n in users if n <= room]
+        users = users if plan == "one GPU" or "TP" in plan else [1, *users[3:]]
+        rates = [plan_rate(plan, n) for n in users]
+        extra = "dash" if plan == "PP=4 over 10 GbE" else ""
+        plot.curve(users, rates, series, extra)
+        plot.points(users[-1:], rates[-1:], series)
+        plot.label(*labels[plan][:2], plan, series, labels[plan][2])
+        said.append(f"{plan}: {plan_rate(plan, 64):,.0f} tokens/s at 64 users, room for {room:,}")
+    alt = "Tokens per second against users, both logarithmic. " + "; ".join(said) + "."
     caption = (
-        f"A model of {model_s * 1e3:.0f} ms on one device, {hop_s * 1e3:.0f} ms per hop, {m} "
-        f"microbatches. At 16 stages throughput stays below 16 times because {bubble:.0%} of the "
-        "time is bubble, and hops come on top."
+        "Our 8B model decoding on H100s, with lab 03's reading, arithmetic and messages. A "
+        "line ends with a dot where the cache is full."
     )
-    return plot.figure(alt, caption, min_width=680)
+    return plot.figure(alt, caption, min_width=480)

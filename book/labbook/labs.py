@@ -162,7 +162,9 @@ def bug_hunt(prefix: str, *names: str) -> str:
         code = code.replace(name, mistake.replaces)
         why = inspect.cleandoc(ast.get_docstring(node) or "").split("\n", 1)[-1]
         why = " ".join(re.sub(r"Rejected by:.*", "", why, flags=re.S).split())
-        caught = " and ".join(f"“{texts.get(test, test)}”" for test in mistake.rejected_by)
+        caught = " and ".join(
+            f"“{shown(texts.get(test, test), True)}”" for test in mistake.rejected_by
+        )
         out.append(
             f"```python\n{code}\n```\n\n<details><summary>What is wrong?</summary>\n\n"
             f"You get this result when {_cell(mistake.when)}. {_cell(why)}\n\n"
