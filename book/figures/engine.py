@@ -21,8 +21,8 @@ def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
     def process(x, y, name, what, pid, fill):
         d.rect(x, y, 180, 62, fill, "box", 6)
         d.text(x + 90, y + 20, name, "bg", size=14, extra="bold")
-        d.text(x + 90, y + 37, what, "bg", size=12.5)
-        d.text(x + 90, y + 54, f"pid {pids[pid]}", "bg", size=12.5)
+        d.text(x + 90, y + 37, what, "bg", size=13)
+        d.text(x + 90, y + 54, f"pid {pids[pid]}", "bg", size=13)
 
     process(120, 8, "front end", "requests, text, tokens", "MainProcess", "c4")
     process(120, 122, "EngineCore", "scheduler, KV blocks", "EngineCore", "c3")

@@ -87,7 +87,7 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
     return d.figure(alt, caption, min_width=int(d.width))
 
 
-def decode_loop(p=4, flights=(1, 2, 4), ticks=12):
+def decode_loop(p=4, flights=(1, 2, 4), ticks=10):
     """Decoding goes round, tick by tick: with fewer microbatches than stages, stages idle."""
     drawings = [_round_trips(p, in_flight, ticks) for in_flight in flights]
     working = [[sum((t - s) % p < n and t >= s for s in range(p)) for n in flights]

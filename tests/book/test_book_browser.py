@@ -71,6 +71,18 @@ def test_the_printed_page_is_clean(open_page, address):
     assert not any(slider.is_visible() for slider in sliders.all())
 
 
+def test_nothing_is_cut_off_in_print(open_page, address):
+    page = open_page(f"{address}/print.html", width=673)  # A4 without its margins
+    page.emulate_media(media="print")
+    page.evaluate("document.querySelectorAll('main details').forEach(d => d.open = true)")
+    cut = page.evaluate(
+        """[...document.querySelectorAll('main table, main pre, main .scroll, main svg')]
+            .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+            .map(e => e.textContent.trim().slice(0, 60))"""
+    )
+    assert not cut
+
+
 # --- search, themes, formulas ---------------------------------------------------------------------
 
 

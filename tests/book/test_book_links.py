@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from book_checks import broken_links, shown_commands
+from book_checks import broken_links, find_browser, print_pdf, shown_commands
 
 REPO = Path(__file__).resolve().parents[2]
 BOOK = REPO / "book"
@@ -29,6 +31,30 @@ def test_no_page_asks_for_anything_from_elsewhere(built):
             page.read_text(encoding="utf-8"),
         )
         assert not loads, f"{page.name} loads {loads}"
+
+
+def test_no_page_is_heavier_than_350_kilobytes_without_search(built):
+    for page in built.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        used = set(re.findall(r'(?:src|href)="([^":#]+\.(?:js|css|svg|png|woff2))"', text))
+        used = {name for name in used if not re.search(r"search|elasticlunr|mark-", name)}
+        used |= {"assets/lab-math.woff2"} if "<math" in text else set()
+        size = len(text.encode()) + sum((built / name).stat().st_size for name in used)
+        assert len(used) > 8 and (size < 350_000 or page.name == "print.html"), (page.name, size)
+
+
+def test_the_book_is_printed_as_a_pdf(built, tmp_path):
+    if not find_browser():
+        pytest.skip("not run here: needs Chromium")
+    printed = print_pdf(built, tmp_path / "out" / "book.pdf").read_bytes()
+    assert printed.startswith(b"%PDF") and printed.count(b"/Type /Page\n") > 80
+
+
+def test_without_chromium_the_pdf_says_what_to_install(tmp_path):
+    command = [sys.executable, str(BOOK / "build.py"), "--pdf"]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "apt install chromium" in done.stderr
 
 
 def test_every_chapter_is_in_the_table_of_contents(built):

@@ -97,7 +97,7 @@ def test_parts_of_a_drawing_come_and_go_with_the_steps(open_page, address):
     page = open_page(f"{address}/lab-04.html")
     grid = page.locator("lab-steps").first.locator("svg").first.locator("g[data-from]")
     steps = moving(page)
-    assert [part.is_visible() for part in grid.all()] == [True] + [False] * 11
+    assert [part.is_visible() for part in grid.all()] == [True] + [False] * 9
     steps.get_by_role("button", name="Back").click()
     assert all(part.is_visible() for part in grid.all())
     assert visible(page, "g[data-step]") == 3  # one place in each of the three loops
