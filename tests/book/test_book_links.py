@@ -40,7 +40,7 @@ def test_no_page_is_heavier_than_350_kilobytes_without_search(built):
         used = {name for name in used if not re.search(r"search|elasticlunr|mark-", name)}
         used |= {"assets/lab-math.woff2"} if "<math" in text else set()
         size = len(text.encode()) + sum((built / name).stat().st_size for name in used)
-        assert len(used) > 8 and (size < 350_000 or page.name == "print.html"), (page.name, size)
+        assert len(used) > 5 and (size < 350_000 or page.name == "print.html"), (page.name, size)
 
 
 def test_the_book_is_printed_as_a_pdf(built, tmp_path):
