@@ -95,6 +95,7 @@ def pair_or_replicas():
         "Our 8B model, 1,000 tokens of context per request, one-shot all-reduces. Left of the "
         "dashed line the pair reads each weight once for everybody; right of it both plans "
         "multiply, and only the pair pays for messages.",
+        min_width=680,
     )
 
 
