@@ -213,7 +213,7 @@ def draft(tmp_path):
         ("## What one token costs", "## Why\n\n$\\frac{1}$\n", "formula"),
         ("## What one token costs", "## Why\n\n```\nx\n```\n", "names no language"),
         ("## What one token costs", "It is 40 % faster.", "typed by hand"),
-        ("| kubis}}", "| nobody}}", "no source 'nobody'"),
+        ("| b200}}", "| nobody}}", "no source 'nobody'"),
         ("{{figure: five_ways}}", "{{include: lab-01/none.md:#None}}", "no single file"),
     ],
 )
