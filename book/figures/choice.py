@@ -109,3 +109,46 @@ def eight_gpus(clients):
     shape, box = models.read("llama-3.1-8b"), hardware.box("h100", 1)
     found, _ = plans.evaluate_all(shape, box, Load(1000, 500, clients))
     return {plan.name: plan.times["tokens_per_s"][1] for plan in found if plan.times}
+
+
+def against_replicas(requests=64, context=1000):
+    """Two H100s: tokens per second of TP=2 over the time of one all-reduce, beside replicas."""
+    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
+    gpu = lab03.GPUS["H100"]
+    memory = gpu["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+
+    def rates(seconds):
+        both = lab02.replicas_or_tp(shape, gpu["memory_bytes"], memory, seconds, context, requests)
+        return both["tp"]["tokens_per_s"], both["replicas"]["tokens_per_s"]
+
+    payload = requests * lab03.step_messages(1, 1, shape["hidden_size"], 2)[1]
+    ticks = [(n * 1e-6, str(n)) for n in (3, 10, 30, 100, 300, 1000)]
+    plot = Plot(
+        (3e-6, 1e-3), (0, 14_000), "microseconds of one all-reduce", "tokens/s", ticks,
+        [(n, f"{n:,}") for n in range(0, 14_001, 2_000)],
+        log_x=True, width=420, height=320,
+    )  # fmt: skip
+    xs = ladder(3e-6, 1e-3, 1.05)
+    pair, replicas = zip(*map(rates, xs), strict=True)
+    plot.curve(xs, pair, 0)
+    plot.curve(xs, replicas, 1)
+    plot.label(1.1e-4, 8_900, "two replicas", 1)
+    plot.label(2.1e-5, 11_300, "one engine, TP=2", 0)
+    said = []
+    for link, name in (("NVLink 4", "NVLink"), ("10 GbE", "10 GbE")):
+        best, worst = lab03.all_reduce_range_s(link, 2, payload)
+        for end in (best, worst):
+            plot.line([(plot.x(end), plot.bottom), (plot.x(end), plot.top)], "muted", "dash thin")
+        plot.text(plot.x((best * worst) ** 0.5), plot.top - 6, name, "muted", size=12)
+        said.append(f"over {name} one takes {best * 1e6:.0f} to {worst * 1e6:.0f} microseconds")
+    flip = next(x for x, tp, own in zip(xs, pair, replicas, strict=True) if tp < own)
+    alt = (
+        f"Tokens per second of two H100s against the time of one all-reduce. Replicas make "
+        f"{replicas[0]:,.0f} whatever it is; TP=2 falls from {pair[0]:,.0f} and crosses them near "
+        f"{flip * 1e6:.0f} microseconds. For this batch {', '.join(said)}."
+    )
+    return plot.figure(
+        alt,
+        f"{requests} requests of {context:,} tokens each. Between the dashed lines lie the "
+        "all-reduces of lab 03's links for this batch.",
+    )

@@ -88,8 +88,8 @@ def kv_heads(num_kv_heads=8):
     )
 
 
-def placed(name, tp, gpu="h100", nodes=1, **load):
-    """(the plan, the box, the load) of one engine at this TP, by the capstone's planner."""
+def placed(name, tp, pp=1, gpu="h100", nodes=1, **load):
+    """(the plan, the box, the load) of one engine at this TP and PP, by the capstone's planner."""
     solution("capstone")  # puts the capstone's folder on the path
     os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
     from planner import hardware, memory, models, plans
@@ -99,7 +99,13 @@ def placed(name, tp, gpu="h100", nodes=1, **load):
     model = models.read(name)
     defaults = {"max_model_len": model.max_positions}
     load = Load(**(defaults | load))
-    return plans.evaluate(model, box, memory.Plan(1, tp), load), box, load
+    return plans.evaluate(model, box, memory.Plan(1, tp, pp), load), box, load
+
+
+def cached_tokens(name, tp, pp=1):
+    """Tokens whose cache fits beside the weights, on an H100 box, where there is least room."""
+    lab02, left = solution("lab-02"), max(0.0, placed(name, tp, pp)[0].memory["kv_bytes"])
+    return int(left / max(lab02.kv_bytes_per_token(shape_of(name), tp, pp, n) for n in range(pp)))
 
 
 def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
@@ -123,7 +129,7 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
                 d.text(x + width / 2, y + 20, f"{size / GB:.1f}", "bg" if fill != "idle" else "fg",
                        size=13, extra="bold")  # fmt: skip
             x += width
-        tokens = int(cache / solution("lab-02").kv_bytes_per_token(shape_of(name), tp))
+        tokens = cached_tokens(name, tp)
         held = f"{cache / GB:.1f} GB of cache on each GPU hold {tokens:,} tokens"
         d.text(6, y + 47, held, "muted", "start", 13)
         weights = f"{memory['weights_bytes'] / GB:.1f} GB of weights"

@@ -6,6 +6,7 @@ from labbook.labs import model, solution
 
 from labkit.svg import SERIES, Drawing, Plot
 
+from .memory import cached_tokens
 from .panels import panels, part
 
 
@@ -228,22 +229,14 @@ def bubble_curves():
 
 
 CONTEXT = 1000  # tokens that every user's cache holds
-REST_GIB = 3.5  # activations, CUDA graphs, buffers: what lab 02's chapter leaves for them
 PLANS = ("one GPU", "four replicas", "PP=4 over 10 GbE", "TP=4 over NVLink", "TP=4 over 10 GbE")
 
 
-def plan_room(plan, utilization=0.92):
-    """Users of CONTEXT tokens whose cache fits, for one of PLANS on H100s (the tightest GPU's)."""
-    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
+def plan_room(plan):
+    """Users of CONTEXT tokens whose cache fits, for one of PLANS on H100s."""
     tp, pp = (4 if plan.startswith(f"{way}=4") else 1 for way in ("TP", "PP"))
     copies = 4 if plan == "four replicas" else 1
-    tokens = []
-    for stage in range(pp):
-        held = lab02.rank_weights(shape, tp, pp, stage)["total_bytes"]
-        left = utilization * lab03.GPUS["H100"]["memory_bytes"] - held - REST_GIB * 2**30
-        each = lab02.kv_bytes_per_token(shape, tp, pp, stage)
-        tokens.append(lab02.kv_capacity(left, each, 16, 8192)["tokens"])
-    return copies * min(tokens) // CONTEXT
+    return copies * cached_tokens("llama-3.1-8b", tp, pp) // CONTEXT
 
 
 def plan_rate(plan, users):
