@@ -152,3 +152,39 @@ def against_replicas(requests=64, context=1000):
         f"{requests} requests of {context:,} tokens each. Between the dashed lines lie the "
         "all-reduces of lab 03's links for this batch.",
     )
+
+
+def plans_drawn(candidates, tpot_s, ttft_s):
+    """Every plan as time per further token against tokens per second, with its interval."""
+    shown = [c for c in candidates if c.times and c.times["tpot_s"][1] < 0.1]
+    lows, highs = (min(c.times["tpot_s"][0] for c in shown), 0.14)
+    plot = Plot(
+        (lows * 0.93, highs), (0, 3400), "ms per further token (TPOT)", "tokens/s on both boxes",
+        [(n / 1e3, str(n)) for n in (15, 20, 30, 50, 80, 120)],
+        [(n, f"{n:,}") for n in range(0, 3001, 1000)],
+        log_x=True, width=460, height=360,
+    )  # fmt: skip
+    x = plot.x(tpot_s)
+    plot.line([(x, plot.bottom), (x, plot.top)], "c1", "dash")
+    plot.text(x + 5, plot.top + 10, f"limit, {tpot_s * 1e3:.0f} ms", "c1", "start", 12)
+    said, free = [], plot.top
+    for c in sorted(shown, key=lambda c: -c.times["tokens_per_s"][1]):
+        (low, tpot, high), rate = c.times["tpot_s"], c.times["tokens_per_s"][1]
+        first = c.times["ttft_s"][1]
+        colour = "c0" if first <= ttft_s else "muted"
+        if tpot <= tpot_s:
+            ends = [(plot.x(low), plot.y(rate)), (plot.x(min(high, highs)), plot.y(rate))]
+            plot.line(ends, "muted", "thin")
+            free = max(free + 15, plot.y(rate) + 4)
+            plot.text(plot.x(min(high, highs)) + 5, free, c.name, "fg", "start", 12)
+        plot.dot(plot.x(tpot), plot.y(rate), colour)
+        said.append(
+            f"{c.name}: {tpot * 1e3:.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f}), "
+            f"{rate:,.0f} tokens/s, first token {first * 1e3:,.0f} ms"
+        )
+    return plot.figure(
+        "Plans by time per further token and tokens per second. " + "; ".join(said) + ".",
+        "Each dot is a plan with typical constants. Lines reach from the best box to the worst, "
+        f"for plans that keep {tpot_s * 1e3:.0f} ms typically. Grey dots take longer than "
+        f"{ttft_s * 1e3:.0f} ms for the first token.",
+    )
