@@ -215,7 +215,7 @@ def quote(key: str) -> str:
     first, last = found["lines"]
     where = f"vllm/{found['file']}, {found['symbol']}, lines {first}–{last}"
     text = textwrap.dedent(found["text"])
-    note = f"{book['project']} {book['version']}, {book['licence']}, {book['copyright']}"
+    note = f"{book['project']} {book['version']}, {book['licence']}"
     return f'<p class="listing">{where} ({note})</p>\n\n```python\n{text}\n```'
 
 
