@@ -1,7 +1,9 @@
 """An engine's processes, and the path of one token through two of them."""
 
 import math
+import os
 import re
+from statistics import median
 
 from labbook.labs import capture, fact, model, solution
 
@@ -139,4 +141,52 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
         alt,
         f"Rank 2 computes {slow:g} times as long, and every rank's round takes "
         f"{step / healthy:.2f} times as long. Only the waiting tells who is slow.",
+    )
+
+
+def tuesday_parts():
+    """{day: (computing, waiting per rank; transfer), median ms} of eight simulated ranks."""
+    capstone = solution("capstone")
+    os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
+    from evidence import simulate
+
+    run, _ = simulate.tensor_parallel(
+        7, num_ranks=8, num_steps=200, cause="slow-rank", slow=5, strength=1.9
+    )
+    found = {}
+    for day, evidence in (("healthy", run["healthy"]), ("today", run)):
+        parts = capstone.decompose(evidence)
+        both = [[median(of) / 1e3 for of in parts[name]] for name in ("compute_us", "wait_us")]
+        found[day] = (*both, median(sum(step) for step in parts["transfer_us"]) / 1e3)
+    return found
+
+
+def tuesday():
+    """One decode step on each of eight ranks: computing, waiting and transfer."""
+    computing, waiting, transfer = tuesday_parts()["today"]
+    left, lane = 62, 24
+    longest = max(a + b for a, b in zip(computing, waiting, strict=True)) + transfer
+    scale = (WIDTH - left - 8) / longest
+    d = Drawing(WIDTH, 12 + 8 * lane + 42)
+    slow = computing.index(max(computing))
+    for rank, (own, wait) in enumerate(zip(computing, waiting, strict=True)):
+        x, y = left, 8 + rank * lane
+        d.text(left - 8, y + 15, f"rank {rank}", "muted", "end", 13)
+        own_fill = "c3" if rank == slow else "c0"
+        for size, fill in ((own, own_fill), (wait, "idle"), (transfer, "c2")):
+            d.rect(x, y, size * scale, 20, fill, "edge")
+            if size * scale > 36:
+                ink = "fg" if fill == "idle" else "bg"
+                d.text(x + size * scale / 2, y + 15, f"{size:.1f}", ink, size=12)
+            x += size * scale
+    colours = {"computing": "c0", "computing, slowly": "c3", "waiting": "idle", "transfer": "c2"}
+    key(d, 8 + 8 * lane + 6, colours)
+    alt = "Median milliseconds of a decode step: " + "; ".join(
+        f"rank {rank} computes {own:.1f} and waits {wait:.1f}"
+        for rank, (own, wait) in enumerate(zip(computing, waiting, strict=True))
+    )
+    return d.figure(
+        f"{alt}. Transfer takes {transfer:.1f} on all.",
+        "A decode step of eight ranks, in milliseconds, from the lab's simulator. Every bar is as "
+        "long as the next, and every monitor shows full load.",
     )
