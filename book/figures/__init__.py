@@ -7,7 +7,7 @@ from .collective import collectives, sequence_parallel, ways_to_all_reduce
 from .cost import decode_share, dispatch, protocols, regimes, roofline
 from .engine import lockstep, process_tree, token_path, tuesday
 from .memory import gpu_memory, kv_heads, weights_per_rank
-from .overlap import overlap, recorded
+from .overlap import overlap, recorded, steps_compared
 from .overview import decision, five_ways
 from .pipeline import (
     bubble_curves,
@@ -24,7 +24,7 @@ FIGURES = (
     against_replicas, bubble_curves, collectives, column_row, decision, decode_loop,
     decode_share, dispatch, five_ways, gpu_memory, grid, kv_heads, lockstep, mlp, overlap,
     pair_or_replicas, process_tree, protocols, recorded, regimes, ring, roofline, schedules,
-    sequence_parallel, straggler, token_path, three_machines, tuesday, two_nodes,
+    sequence_parallel, steps_compared, straggler, token_path, three_machines, tuesday, two_nodes,
     users_served, ways_to_all_reduce, weights_per_rank,
 )  # fmt: skip
 

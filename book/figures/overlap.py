@@ -3,7 +3,7 @@
 import json
 from functools import cache
 
-from labbook.labs import lab, solution
+from labbook.labs import capture, lab, solution
 
 from labkit.svg import Drawing
 
@@ -110,3 +110,47 @@ def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
         "behind a shaped link. The whole step is longer; its table follows."
     )
     return drawing.figure(alt, caption, min_width=int(drawing.width))
+
+
+def steps_compared():
+    """Whole training steps of every capture, as parts of the sequential order's."""
+    names = [f"toy-{p}-ranks-{link}" for p in (2, 4) for link in ("1gbit", "loopback", "shm")]
+    kinds = {"overlap": "c0", "DTensor": "c1", "DTensor, patient": "c3"}
+    left, lane, low, high = 168, 34, 0.4, 2.1
+    d = Drawing(WIDTH, 24 + lane * len(names) + 60)
+
+    def at(share):
+        return left + (min(share, high) - low) / (high - low) * (WIDTH - left - 14)
+
+    for share in (0.5, 1.0, 1.5, 2.0):
+        d.line([(at(share), 24), (at(share), 24 + lane * len(names))], "grid", "thin")
+        d.text(at(share), 16, f"{share:.0%}", "muted", size=12)
+    said = []
+    for row, name in enumerate(names):
+        run, y = capture(f"lab-02/captures/{name}/profile.json"), 24 + lane * (row + 0.5)
+        steps = {mode: found["median_step_s"] for mode, found in run["modes"].items()}
+        ranks, link = name.split("-")[1], name.split("-")[3]
+        shown = {"1gbit": "1 Gbit/s", "shm": "shared memory"}.get(link, link)
+        d.text(left - 10, y + 4, f"{ranks} ranks, {shown}", "fg", "end", 12)
+        bound = at(run["bound_s"] / steps["sequential"])
+        d.line([(bound, y - 11), (bound, y + 11)], "fg", "thick")
+        shares = {mode: steps[mode] / steps["sequential"] for mode in kinds}
+        for shape, (mode, share) in enumerate(shares.items()):
+            d.dot(at(share), y, kinds[mode], shape, 5)
+        told = ", ".join(f"{mode} {share:.0%}" for mode, share in shares.items())
+        said.append(
+            f"{ranks} ranks, {shown}: {told}, bound {run['bound_s'] / steps['sequential']:.0%}"
+        )
+    words = ("overlap", "DTensor", "DTensor, helped")
+    for k, (word, fill) in enumerate(zip(words, kinds.values(), strict=True)):
+        x, y = 14 + (k % 2) * 200, 24 + lane * len(names) + 24 + (k // 2) * 24
+        d.dot(x + 7, y - 4, fill, k, 5)
+        d.text(x + 20, y, word, "fg", "start", 13)
+    x, y = 214, 24 + lane * len(names) + 48
+    d.line([(x + 7, y - 14), (x + 7, y + 4)], "fg", "thick")
+    d.text(x + 20, y, "bound", "fg", "start", 13)
+    return d.figure(
+        "Steps as parts of the sequential order's. " + "; ".join(said) + ".",
+        "Median training steps of the captures; the sequential order of each is 100%. The bound is "
+        "what an order could reach if only the arithmetic, or only the messages, took time.",
+    )
