@@ -39,6 +39,7 @@ GROUPS = {
     "ranks": r"lab-02[^/]*/test_lab|test_lab02_live|test_toy_(equality|failures|profile)",
     "book": r"test_book_(browser|controls|links|widgets)",
     "corpus": r"test_grading_corpus",
+    "hidden": r"test_grading_hidden",
     "cluster": r"test_grading_cluster",
     "gradebook": r"test_grading_gradebook",
     "commands": r"test_grading_commands",
