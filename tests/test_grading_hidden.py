@@ -97,7 +97,8 @@ class Twice:
 
 numbers, twice = Numbers(), Twice()
 quick = ["-m", "not torch and not vllm"]  # those start processes, and are named as drawing nothing
-pytest.main([sys.argv[1], "-q", *quick, "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[twice])
+plain_run = [*quick, "-p", "no:cacheprovider", "-p", "no:xdist"]
+pytest.main([sys.argv[1], "-q", *plain_run], plugins=[twice])
 plain = lambda x: not callable(x) and type(x).__module__ in ("builtins", "numpy", "fractions")
 known = [c for c in twice.published if all(map(plain, (*c[1], *c[2].values()))) and plain(c[3][1])]
 pickle.dump((twice.same, known), open(sys.argv[2], "wb"))
