@@ -131,7 +131,7 @@ def computed(tools):
     )
     b200, l40s = (bill.GPUS[gpu]["memory_bytes_per_s"] for gpu in ("B200", "L40S"))
     lost = [shares[f"8B {gpu} NCCL"][0][0] for gpu in ("B200", "L40S")]
-    yield f"The B200, {lost[0]:.0f} % against {lost[1]:.0f} %"
+    yield f"The B200, up to {lost[0]:.0f} % against a measured {lost[1]:.0f} %"
     yield f"Its memory is {b200 / l40s:.1f} times faster, so its step is {b200 / l40s:.1f} times"
     slow, fast = sorted(gains(tools, 4096))
     yield f"Faster, {slow:.1f} to {fast:.1f} times."

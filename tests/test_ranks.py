@@ -85,7 +85,8 @@ def test_no_rank_outlives_its_launcher(tmp_path, how):
     rank = (
         f"import os, time; open({str(tmp_path)!r} + f'/pid-{{os.getpid()}}', 'w'); time.sleep(100)"
     )
-    code = "from labkit.ranks import run_processes\nimport sys\n"
+    code = "from labkit.ranks import run_processes\nimport signal, sys\n"
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & ignores it
     code += f"c = [sys.executable, '-c', {rank!r}]\n"
     code += f"run_processes([c, c], {str(tmp_path)!r}, timeout_s=90)"
     launcher = subprocess.Popen(

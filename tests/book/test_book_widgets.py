@@ -70,7 +70,7 @@ def visible(page, what):
 
 
 def test_a_ring_is_walked_step_by_step_with_buttons_and_arrows(open_page, address):
-    page = open_page(f"{address}/lab-01.html")
+    page = open_page(f"{address}/lab-03.html")
     frames = page.locator("lab-steps svg").count()
     steps = moving(page)
     status, url = steps.locator("[role=status]"), page.url
