@@ -34,7 +34,7 @@ from grading.sanitise import clean, clean_lines
 from labkit.claims import claim_of, settle, shown
 from labkit.loading import ROOT, Implementation, Lab, find_labs, load_module
 from labkit.mistakes import read_bank
-from labkit.plugin import STATE
+from labkit.session import STATE
 
 ADDRESS_SPACE = 6144 * MIB
 OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB

@@ -1,7 +1,8 @@
 """The pytest plugin of the course: its options, the `lab` fixture, and a claim for each check.
 
 Which file is graded stands in labkit.loading, what can run here in labkit.needs, what a check
-claims in labkit.claims, what it called in labkit.recorder, the screen in labkit.scoreboard.
+claims in labkit.claims, what it called in labkit.recorder, the screen in labkit.scoreboard, what
+all of them share in labkit.session.
 """
 
 import importlib.util
@@ -25,6 +26,7 @@ from labkit.mistakes.further import further_calls
 from labkit.needs import NOT_HERE, missing
 from labkit.recorder import Recorder, parameter_names
 from labkit.scoreboard import Scoreboard
+from labkit.session import RECORDER, STATE, State
 from labkit.tasks import hint, task_of_check, tasks_of
 
 CHECK_S = 10  # a check of a lab takes far less; an endless loop should not cost a minute
@@ -95,29 +97,6 @@ def pytest_configure(config):
         raise pytest.UsageError(f"--scores {scores}: there is no such folder")
     scoreboard = Scoreboard(labs, which, scores)
     config.pluginmanager.register(scoreboard, "lab-scoreboard")
-
-
-STATE = pytest.StashKey()
-RECORDER = pytest.StashKey()
-
-
-class State:
-    """What one session shares: the chosen implementation and each lab's loaded file."""
-
-    def __init__(self, which, labs):
-        self.which = which
-        self.by_folder = {lab.path: lab for lab in labs}
-        self.implementations = {}
-        self.items = []  # all that were collected, also those not selected
-        self.out_of_time = set()  # (lab, test name)
-        self.hints = True  # whether a failure is compared with the known mistakes
-        self.left_out = ""
-
-    def lab_of(self, item):
-        return self.by_folder.get(item.path.parent)
-
-    def is_check(self, item):
-        return item.path.parent in self.by_folder and item.path.name == "test_lab.py"
 
 
 def _resolve(arg, folder, labs):

@@ -18,7 +18,8 @@ from grading.judge import ALL_PASSED, HIDDEN_FAILED, Judge, score
 from grading.limits import Limits
 from grading.remote import Incident, RemoteLab
 from grading.sandbox import REQUIRED
-from labkit.plugin import CHECK_S, STATE
+from labkit.plugin import CHECK_S
+from labkit.session import STATE
 
 EXPECTED = {
     "test_sum": {

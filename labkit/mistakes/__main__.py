@@ -14,7 +14,7 @@ import pytest
 
 from labkit.loading import Implementation, Lab, choose_lab, find_labs
 from labkit.mistakes.bank import Bank, Mistake, load_bank
-from labkit.plugin import STATE
+from labkit.session import STATE
 
 
 @dataclass
