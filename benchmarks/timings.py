@@ -1,6 +1,6 @@
 """What the course's own tests cost: processor and wall seconds of each test file.
 
-    python -m pytest -n auto --dist loadgroup -p benchmarks.tests [--record]
+    python -m pytest -n auto --dist loadgroup -p benchmarks.timings [--record]
 
 prints the costliest files beside what results/tests.json holds of them; --record writes it anew.
 Wall time says little on a busy machine; processor time counts a test and every process of its
