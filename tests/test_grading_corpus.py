@@ -32,7 +32,6 @@ pytestmark = [
         not isolation and not os.environ.get("CI"),
         reason="this machine cannot isolate a submission: python -m grading doctor",
     ),
-    pytest.mark.xdist_group("corpus"),  # the class is graded once
 ]
 
 
