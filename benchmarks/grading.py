@@ -16,6 +16,7 @@ forged: the corpus against the other two, which run it in their own process. A s
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import platform
@@ -346,6 +347,8 @@ def main():
     options = parser.parse_args()
     if unknown := set(options.what) - {"speed", "growth", "forged"}:
         parser.error(f"{unknown.pop()} is not one of speed, growth, forged")
+    if importlib.util.find_spec("gradescope_utils") is None:
+        parser.error("gradescope-utils is not installed; `make grading-bench` does it")
     what = options.what or ["speed", "growth", "forged"]
     found = {}
     if "speed" in what:

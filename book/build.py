@@ -3,8 +3,6 @@
 python book/build.py [--serve | --pdf] [--out FOLDER]
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -8,7 +8,9 @@ sandboxed processes and exchanges plain values with it. What a determined studen
   arrays never change by it.
 - Each rank has a process of its own, kept for the checks' other runs of as many ranks, so it holds
   what this rank was given and what collectives brought it, and nothing else. That two ranks do not
-  signal to each other by timing or by locks on files that all may read is not proved.
+  signal to each other by timing or by which pages of a shared file are in memory is not proved.
+- In the same ways the run on hidden numbers can tell some of them to the run that explains, whose
+  words the student reads. A later hand-in could hold them: take another --secret for a second try.
 - A check that draws no numbers (grading.hidden.SAME_FOR_ALL, shown on the class page) is earned by
   a table of its answers.
 """

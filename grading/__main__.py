@@ -17,7 +17,6 @@ PROBLEM, USAGE = 1, 2
 GRADEBOOK = {  # the commands that only need one, besides --out
     "status": "what is graded, waiting and held",
     "export": "write the exports again from the gradebook",
-    "explain": "everything recorded about one student",
     "adjust": "add points to a student's lab, or take some; 0 undoes it",
     "diff": "which rows and claims changed, since the former grading or another gradebook's",
     "forget": "remove everything stored about one student",
@@ -69,7 +68,7 @@ def parser():
     more = {name: commands.add_parser(name, help=text) for name, text in GRADEBOOK.items()}
     for name, command in more.items():
         _add_out(command)
-        if name in ("explain", "adjust", "forget"):
+        if name in ("adjust", "forget"):
             command.add_argument("student", help="the name, or a part of it that no other has")
     more["adjust"].add_argument("lab", help="such as 01")
     more["adjust"].add_argument("points", type=int, help="such as 5 or -10")

@@ -46,7 +46,7 @@ COLORS["adjusted"] = "cyan"
 
 
 def _console():
-    return Console(highlight=False)
+    return Console(highlight=False, emoji=False)
 
 
 def _limits(options) -> Limits:
@@ -515,31 +515,6 @@ def merge(options) -> int:
                 print(f"{count} in {options.out} already; of each the later one counts.")
         _export(gradebook, options)
         print(f"{_count(len(gradebook.records()), 'record')} in {options.out}.")
-    return 0
-
-
-def explain(options) -> int:
-    console = _console()
-    with _open(options) as gradebook:
-        everyone = gradebook.records()
-        waiting = gradebook.waiting()
-        names = {_student(gradebook, options.student)}
-    for record in everyone:
-        if record["student"] not in names:
-            continue
-        console.print(f"[bold]{escape(record['student'])}[/]  {escape(record['place'])}")
-        _show_record(console, record)
-        console.print(
-            f"{record['integrity']}, file {record['source_sha256'][:12]}, "
-            f"tests {record['tests_sha256'][:12]}"
-            + ", on hidden numbers"
-            * record["hidden_numbers"],
-            style="dim",
-        )
-    console.print("Layers, versions and limits: export --format json", style="dim")
-    for student, lab, why in waiting:
-        if student in names:
-            _show_waiting(console, student, lab, why)
     return 0
 
 

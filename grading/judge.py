@@ -159,8 +159,9 @@ class Judge:
 
         What is told comes from the published numbers, in processes that never saw the others: all
         of the first round's have ended, and none shares a file, a socket or a queue with them.
-        What they could still say to each other by the clock and the processor's caches is not kept
-        from them; it would be some bits in each hand-in, of numbers that earn nothing.
+        What they could still say to each other by the clock, and by the caches of the processor and
+        of the files that all may read, is not kept from them: it would be a few of a check's
+        thousands of numbers in each hand-in.
         """
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         resource.setrlimit(resource.RLIMIT_DATA, (OWN_DATA, OWN_DATA))
@@ -395,15 +396,8 @@ def main():
     requests = socket.socket(fileno=int(requests))
     judge = Judge(lab, control, requests, Limits(**json.loads(limits)))
     os.chdir(ROOT)
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:logging", "-s"]
-    options += [
-        "--tb=line",
-        "--timeout=0",
-        "--rootdir",
-        str(ROOT),
-        "-c",
-        str(ROOT / "pytest.ini"),
-    ]
+    options = ["-q", "-s", "-pno:cacheprovider", "-pno:xdist", "-pno:logging", "--tb=line"]
+    options += ["--timeout=0", f"--rootdir={ROOT}", f"-c{ROOT}/pytest.ini"]
     code = pytest.main([str(lab.file("test_lab")), *options], plugins=[judge])
     judge.answer({"ready": False, "problem": f"pytest ended with status {int(code)}"})
 

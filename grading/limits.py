@@ -15,7 +15,7 @@ class Limits:
 
     check_s: float = 10.0  # wall clock, one check
     submission_s: float = 60.0  # wall clock, all checks together; again to tell why some fail
-    memory_bytes: int = 1024 * MIB  # resident
+    memory_bytes: int = 1024 * MIB  # resident, of all its processes together
     processes: int = 32  # threads, that is: new processes are refused
     output_bytes: int = 1 * MIB  # printed while one check runs
     disk_bytes: int = 16 * MIB

@@ -32,7 +32,7 @@ ARRAY_BYTES = 256  # what an array takes besides its numbers
 MAX_NAME = 200
 HERE = (
     "the grader has Python with numpy, pytest, labkit, collectives and the lab's given files, and "
-    "neither other packages nor the network nor other programs"
+    "no other packages, processes or programs, and no network"
 )
 KEPT_OUTPUT = 4000
 
@@ -60,10 +60,11 @@ class RemoteLab:
         self._source, self._control, self._request = source, control, request
         self._limits, self._collectives, self._path = limits, collectives, str(path)
         self._keep_output = keep_output
-        self._idle, self._busy = {}, set()  # processes; idle ones by rank, None is the usual one
+        self._idle = {}  # processes that wait for a call, by rank; None is the usual one's
         self._functions = {}  # names that stood for functions when they were first asked for
+        self._code = b""  # the file, compiled
         self._loading = None  # why the file could not be loaded
-        self._number = self._checks = 0
+        self._number = 0
         self._left_s = limits.submission_s
         self.incident = None  # of the current check
         self.infrastructure = ""
@@ -73,9 +74,6 @@ class RemoteLab:
 
     def begin_check(self):
         """A new check: its own clock, its own output allowance."""
-        for process in list(self._busy):  # ranks that went on when their run was over
-            process.hang_up()
-        self._checks += 1
         self.incident = None
         self._check_left_s = self._limits.check_s
         self._check_output = self._check_bytes = 0
@@ -87,14 +85,11 @@ class RemoteLab:
 
     def close(self):
         """End all of its processes; when this returns, none is left."""
-        idle = list(self._idle.values())
-        processes = [*idle, *self._busy]  # a busy one's own thread closes it
+        processes = [*self._idle.values()]
         self._idle.clear()
         for process in processes:
             process.hang_up()
         for process in processes:
-            process.last_report()
-        for process in idle:
             process.close()
 
     # --- what tests see ---------------------------------------------------------------------
@@ -124,25 +119,60 @@ class RemoteLab:
 
     def _function(self, name):
         def function(*args, **kwargs):
-            return self._call(name, args, kwargs)
+            steps = self._steps(name, args, kwargs)
+            try:
+                request = next(steps)
+                while True:  # it has a group, which makes its collectives by itself
+                    group, (operation, array, axis) = self._without_group(args, kwargs)[3], request
+                    options = {} if axis is None else {"axis": axis}
+                    try:
+                        answer = getattr(group, operation)(array, **options)
+                    except Exception as error:
+                        request = steps.throw(error)
+                    else:
+                        request = steps.send(answer)
+            except StopIteration as end:
+                return end.value
 
-        function.__name__ = name
+        def steps(*args, **kwargs):
+            return self._steps(name, args, kwargs)
+
+        function.__name__, function.steps = name, steps
         return function
 
-    def _call(self, name, args, kwargs):
+    def _steps(self, name, args, kwargs):
+        """One call, as a generator of what its rank brings to the collectives of its group."""
         args, kwargs, place, group = self._without_group(args, kwargs)
         about = None if group is None else (place, group.rank, group.size)
         # one rank alone holds everything: it needs no process of its own
         with self._process(group.rank if group and group.size > 1 else None) as process:
             self._number += 1
             number = self._number
-            answer = self._ask(process, ("call", number, name, args, kwargs, about), name, group)
+            recorded = bool(self._collectives and self._collectives._ledgers.get())
+            call = "call", number, name, args, kwargs, about, recorded
+            answer = self._ask(process, call, name)
+            while group:
+                match answer:
+                    case ("group", str(operation), array, (int() | None) as axis):
+                        reply = yield from self._met(group, operation, array, axis)
+                        answer = self._ask(process, reply, name)
+                    case _:
+                        break
         match answer:
             case ("returned", n, result, changed) if n == number:
                 if changed is not None:
                     _carry_over((args, kwargs), changed)
                 return result
         self._raised(answer, number, name)
+
+    def _met(self, group, operation, array, axis):
+        try:
+            if operation not in OF_A_GROUP:
+                raise ValueError(f"a group has no {operation}")
+            self._simulate(operation, [array], group.size + 4)
+            return "value", (yield operation, array, axis)
+        except _REFUSALS as error:
+            return _refusal(error)
 
     def _without_group(self, args, kwargs):
         """The arguments with None for the group, its place (position or name), and the group."""
@@ -159,6 +189,8 @@ class RemoteLab:
             case ("raised", n, str(kind), str(message), (int() | None) as line) if n == number:
                 if kind == "AssertionError" and not message.strip():
                     message = self._source_line(line) or "without a message"
+                if kind in ("BlockingIOError", "PermissionError"):  # what the walls answer
+                    message = f"{message[: MAX_TEXT // 2]}; {HERE}"
                 error = _exception(kind, message[:MAX_TEXT])
                 if isinstance(error, MemoryError):
                     self.incident = Incident("memory", f"{name} ran out of memory: {message}")
@@ -179,10 +211,7 @@ class RemoteLab:
         """A process with the file in it, for this caller alone: the usual one, or a rank's."""
         if self._loading:
             raise LoadError(str(self._loading))
-        process = self._idle.pop(rank, None)
-        if process is None:
-            process = self._start()
-        self._busy.add(process)
+        process = self._idle.pop(rank, None) or self._start()
         try:
             if not process.loaded:
                 self._load(process)
@@ -190,10 +219,7 @@ class RemoteLab:
         except BaseException:
             process.close()
             raise
-        else:
-            self._idle[rank] = process
-        finally:
-            self._busy.discard(process)
+        self._idle[rank] = process
 
     def _start(self):
         if self._left_s <= 0:
@@ -207,14 +233,16 @@ class RemoteLab:
         return process
 
     def _load(self, process):
+        load = "load", self._source, self._code
         try:
-            answer = self._ask(process, ("load", self._source), "the import of starter.py")
+            answer = self._ask(process, load, "the import of starter.py")
         except Incident as incident:
             self._loading = incident
             raise LoadError(str(incident)) from None
         match answer:
-            case ("loaded",):
-                process.loaded = True
+            case ("loaded", bytes() as code):
+                # what the first process compiled before it was given anything, the others need not
+                self._code, process.loaded = self._code or code, True
                 return
             case ("raised", 0, str(kind), str(message), (int() | None) as line):
                 message = message[:MAX_TEXT]
@@ -237,67 +265,46 @@ class RemoteLab:
 
     # --- one question, one answer ---------------------------------------------------------------
 
-    def _ask(self, process, question, name, group=None):
-        """Send a question, serve what the learner's code asks for meanwhile, return the answer."""
-        with self._clock(process):
-            self._send(process, question, name)
-        while True:
-            with self._clock(process):
+    def _ask(self, process, question, name):
+        """Send a question, make the collectives asked for meanwhile, return the answer."""
+        if self._left_s <= 0:
+            self._refuse_time()
+        # an import is not the check's: each rank's process has its own time
+        left_s = self._check_left_s if process.loaded else self._limits.check_s
+        started = time.monotonic()
+        process.deadline = started + min(left_s, self._left_s)
+        try:
+            while True:
+                self._send(process, question, name)
                 answer = self._receive(process, name)
                 match answer:
                     case ("collective", str(operation), tuple(args), dict(kwargs)):
-                        self._serve(process, name, self._collective, operation, args, kwargs)
-                        continue
-                    case ("group", str(operation), array, (int() | None) as axis) if group:
-                        pass
+                        question = self._collective(operation, args, kwargs)
                     case _:
                         return answer
-            # on nobody's clock: this rank waits for others, and theirs runs
-            self._serve(process, name, self._meet, group, operation, array, axis)
-
-    @contextlib.contextmanager
-    def _clock(self, process):
-        if self._left_s <= 0:
-            self._refuse_time()
-        check, started = self._checks, time.monotonic()
-        # an import is not the check's: each rank's process has its own
-        left_s = self._check_left_s if process.loaded else self._limits.check_s
-        process.deadline = started + min(left_s, self._left_s)
-        try:
-            yield
         finally:
             spent = time.monotonic() - started
-            if check == self._checks:  # else this rank outlived its run
-                self._left_s -= spent
-                self._check_left_s -= spent if process.loaded else 0
-
-    def _serve(self, process, name, operation, *args):
-        """Do what the learner's code asks for, and answer."""
-        try:
-            with np.errstate(all="ignore"):
-                answer = ("value", operation(*args))
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
-            kind = next(k for k in type(error).__mro__ if k in _SENDABLE_ERRORS)
-            answer = ("error", kind.__name__, str(error)[:500])
-        self._send(process, answer, name)
+            self._left_s -= spent
+            self._check_left_s -= spent if process.loaded else 0
 
     def _collective(self, operation, args, kwargs):
+        """The reply to a collective of all ranks."""
+        try:
+            with np.errstate(all="ignore"):
+                return "value", self._collective_of_all(operation, args, kwargs)
+        except _REFUSALS as error:
+            return _refusal(error)
+
+    def _collective_of_all(self, operation, args, kwargs):
         if operation not in COLLECTIVES or kwargs.keys() - {"parts", "axis", "root"}:
             raise ValueError(f"collectives has no {operation} with these arguments")
         parts = args[0] if args else kwargs.get("parts")
         if isinstance(parts, (list, tuple)):
             self._simulate(operation, parts, len(parts) + 1)
         for value in (*args[1:], *(kwargs[key] for key in kwargs if key != "parts")):
-            if not isinstance(value, (int, np.integer)):
+            if not isinstance(value, (int, np.integer, type(None))):
                 raise TypeError(f"{operation}: axis and root are ints")
         return getattr(self._collectives, operation)(*args, **kwargs)
-
-    def _meet(self, group, operation, array, axis):
-        if operation not in OF_A_GROUP:
-            raise ValueError(f"a group has no {operation}")
-        self._simulate(operation, [array], group.size + 4)
-        options = {} if axis is None else {"axis": axis}
-        return getattr(group, operation)(array, **options)
 
     def _simulate(self, operation, parts, times):
         """Bound what the ledgers of a check keep."""
@@ -326,7 +333,7 @@ class RemoteLab:
             while len(data) < 4 or len(data) < 4 + wire.frame_size(data[:4]):
                 self._wait(process, name, select.POLLIN)
                 try:
-                    chunk = process.data.recv(1 << 18)
+                    chunk = process.data.recv(1 << 16)
                 except BlockingIOError:
                     continue
                 except OSError:
@@ -378,9 +385,7 @@ class RemoteLab:
     # --- how it ended ---------------------------------------------------------------------------
 
     def _gone(self, process, name):
-        """The process ended by itself, or its monitor ended it; say which, and never trust it."""
-        if process.abandoned:
-            raise Incident("timeout", "the run of this rank is over")
+        """The process ended by itself, or the sandbox ended it; say which, and never trust it."""
         report = process.last_report(2.0)
         told = not report
         if told:  # its connection is closed, yet it lives
@@ -391,8 +396,7 @@ class RemoteLab:
             self.infrastructure = f"the process was lost: {report.get('setup', 'no report')}"
             raise Infrastructure(self.infrastructure)
         code, reason = report.get("exit"), report.get("reason")
-        full = report["peak_bytes"] >= 0.9 * self._limits.memory_bytes
-        if reason == "memory" or code == -9 and full and not told:
+        if reason == "memory":
             mib = self._limits.memory_bytes >> 20
             self._end("memory", f"{name} used more than {mib} MiB of memory")
         if told:
@@ -423,9 +427,9 @@ class RemoteLab:
 
 
 class WorkerProcess:
-    """One sandboxed process: its data socket, its output, its monitor's lifeline."""
+    """One sandboxed process: its data socket, its output, its lifeline to the sandbox."""
 
-    loaded = abandoned = False
+    loaded = False
     deadline = 0.0
 
     def __init__(self, control, request):
@@ -471,7 +475,7 @@ class WorkerProcess:
         return chunk
 
     def last_report(self, timeout_s=5.0):
-        """What its monitor says once the process and all of its threads are gone; then, {}."""
+        """What the sandbox says once the process and all of its threads are gone; then, {}."""
         try:
             self.lifeline.settimeout(timeout_s)
             return json.loads(self.lifeline.recv(65536))
@@ -479,8 +483,7 @@ class WorkerProcess:
             return {}
 
     def hang_up(self):
-        """Its monitor kills it; a thread that talks to it finds the connection shut."""
-        self.abandoned = True
+        """The sandbox kills it."""
         for end, how in ((self.lifeline, socket.SHUT_WR), (self.data, socket.SHUT_RDWR)):
             with contextlib.suppress(OSError):
                 end.shutdown(how)
@@ -493,7 +496,15 @@ class WorkerProcess:
         os.close(self.output)
 
 
-_SENDABLE_ERRORS = {ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError}
+_REFUSALS = (ValueError, TypeError, IndexError, KeyError, OverflowError)
+
+
+def _refusal(error):
+    """What the learner's code is told of a collective that it cannot make."""
+    kind = next(kind for kind in type(error).__mro__ if kind in _REFUSALS)
+    return "error", kind.__name__, str(error)[:500]
+
+
 _UNUSABLE = {"StopIteration", "StopAsyncIteration", "ExceptionGroup"}
 
 

@@ -1,11 +1,13 @@
 """Who is in the class, as a CSV file tells it, and whose each hand-in is."""
 
 import csv
+import io
 import unicodedata
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from grading.problem import Problem
+from grading.sanitise import clean
 from grading.submissions import Submission
 
 COLUMNS = {  # a field: what Canvas, Moodle, Gradescope and others call its column
@@ -44,7 +46,8 @@ def read_roster(path) -> list[Person]:
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")
     head = text.partition("\n")[0]
-    rows = list(csv.reader(text.splitlines(), delimiter=max(",;\t", key=head.count)))
+    lines = io.StringIO(text, newline="")
+    rows = list(csv.reader(lines, delimiter=max(",;\t", key=head.count)))
     fields = [HEADERS.get(cell.strip().lower()) for cell in rows[0]] if rows else []
     lower = [cell.strip().lower() for cell in rows[0]] if rows else []
     if "name" not in fields and {"first name", "last name"} <= set(lower):
@@ -59,14 +62,14 @@ def read_roster(path) -> list[Person]:
     people = []
     for row in rows[1:]:
         cells = zip(fields, row, strict=False)
-        person = {field: _nfc(cell) for field, cell in cells if field and cell.strip()}
+        person = {field: _nfc(cell) for field, cell in cells if field and _nfc(cell)}
         if person.get("name", "Points Possible") != "Points Possible":  # a line of Canvas' own
             people.append(Person(person["name"], **person))
     return _unlike(people, path)
 
 
 def _nfc(text):
-    return unicodedata.normalize("NFC", text.strip())
+    return unicodedata.normalize("NFC", clean(text, 200))
 
 
 def _unlike(people, path):

@@ -18,12 +18,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from grading.inside import walls
-from grading.limits import MIB, Limits
+from grading.limits import Limits
 from grading.problem import Problem
 from labkit.loading import ROOT, find_labs
 
@@ -38,7 +37,7 @@ UNCHECKED_HASH = py_compile.PycInvalidationMode.UNCHECKED_HASH
 NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
 # A grade counts as isolated only behind all of these.
 REQUIRED = ("bubblewrap", *NAMESPACES, "tmpfs", "rlimits", "no new privileges", "seccomp")
-OPTIONAL = ("landlock", "no capabilities", "own uid", "memory cgroup", "pids cgroup")
+OPTIONAL = ("landlock", "no capabilities", "own uid")
 FIRST_UID = 1_500_000_000  # belongs to nobody; each cell of a root grader uses another one
 
 
@@ -174,7 +173,6 @@ class Cell:
         self.cpu = sorted(os.sched_getaffinity(0))[number % len(os.sched_getaffinity(0))]
         self.uid = FIRST_UID + (os.getpid() * 64 + number) % 100_000_000 if mapped else None
         self.inner_uid = 1000 if mapped and self.isolated else self.uid
-        self.cgroup = Cgroup(limits, f"{os.getpid()}-{number}")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.course = tempfile.TemporaryDirectory(prefix="grading-course-")
         self.course_inside = "/course" if self.isolated else self.course.name
@@ -191,23 +189,14 @@ class Cell:
     def layers(self):
         """The layers around every worker that the cell itself adds."""
         found = ["bubblewrap"] if self.isolated else []
-        found += ["own uid"] if self.uid is not None else []
-        return found + self.cgroup.layers
+        return found + (["own uid"] if self.uid is not None else [])
 
     def worker_limits(self, lab=None) -> bytes:
         """The request for one worker, beside which the given files of the lab of that name lie."""
-        wanted = (
-            "memory_bytes",
-            "address_space_bytes",
-            "processes",
-            "disk_bytes",
-            "files",
-            "cpu_s",
-        )
-        return json.dumps(
-            {"uid": self.inner_uid, "lab": lab and f"{self.course_inside}/{lab}"}
-            | {name: getattr(self.limits, name) for name in wanted}
-        ).encode()
+        wanted = "memory_bytes address_space_bytes processes disk_bytes files cpu_s".split()
+        request = {name: getattr(self.limits, name) for name in wanted}
+        request |= {"uid": self.inner_uid, "lab": lab and f"{self.course_inside}/{lab}"}
+        return json.dumps(request).encode()
 
     def _start(self, theirs):
         prefix, packages = _readable()
@@ -250,7 +239,6 @@ class Cell:
                     stderr=subprocess.PIPE,
                     pass_fds=keep,
                 )
-            self.cgroup.add(self.process.pid)
             self._pin(self.process.pid)
             if self.isolated:
                 self._map_users(info, block)
@@ -302,7 +290,6 @@ class Cell:
                 raise Problem(f"bwrap failed: {why}")
             text += chunk
         child = json.loads(text)["child-pid"]
-        self.cgroup.add(child)
         self._pin(child)
         uid, gid = os.getuid(), os.getgid()
         uids, gids = f"0 {uid} 1\n", f"0 {gid} 1\n"
@@ -330,87 +317,4 @@ class Cell:
             process.wait()
             process.stderr.close()
         self.control.close()
-        self.cgroup.remove()
         self.course.cleanup()
-
-
-class Cgroup:
-    """A memory and a pids group for one cell, where this process may make them (v1 or v2)."""
-
-    SPARE_BYTES = 256 * MIB  # the fork server itself and the worker's files
-
-    def __init__(self, limits, name):
-        self.folders, self.layers = [], []
-        memory = limits.memory_bytes + self.SPARE_BYTES
-        pids = limits.processes * walls.MAX_WORKERS + 16
-        try:
-            for controllers, folder in _cgroup_folders():
-                own = Path(folder, f"grading-{name}")
-                self._remove_stale(Path(folder))
-                own.mkdir()
-                self.folders.append(own)
-                for controller, files in controllers.items():
-                    for file, value in files.items():
-                        value = {"memory": memory, "pids": pids}.get(value, value)
-                        if Path(own, file).exists():
-                            Path(own, file).write_text(str(value))
-                    self.layers.append(f"{controller} cgroup")
-        except OSError:
-            self.remove()
-            self.layers = []
-
-    def add(self, pid):
-        for folder in self.folders:
-            try:
-                Path(folder, "cgroup.procs").write_text(str(pid))
-            except OSError:
-                self.layers = []
-
-    @staticmethod
-    def _remove_stale(parent):
-        for folder in parent.glob("grading-*-*"):
-            pid = folder.name.split("-")[1]
-            if pid.isdigit() and not Path("/proc", pid).exists():
-                try:
-                    folder.rmdir()
-                except OSError:
-                    pass
-
-    def remove(self):
-        for folder in self.folders:
-            for _ in range(50):
-                try:
-                    folder.rmdir()
-                    break
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    time.sleep(0.01)
-        self.folders = []
-
-
-def _cgroup_folders():
-    """(controllers with the files to write, folder in which we may make a group) pairs."""
-    v1 = {
-        "memory": {"memory.limit_in_bytes": "memory", "memory.memsw.limit_in_bytes": "memory"},
-        "pids": {"pids.max": "pids"},
-    }
-    v2 = {
-        "memory": {"memory.max": "memory", "memory.swap.max": 0, "memory.oom.group": 0},
-        "pids": {"pids.max": "pids"},
-    }
-    found = []
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        if names == "":
-            for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-                folder = Path(root + path)
-                enabled = _read(folder / "cgroup.subtree_control").split()
-                usable = {name: files for name, files in v2.items() if name in enabled}
-                if usable and os.access(folder, os.W_OK):
-                    found.append((usable, folder))
-        for name in set(names.split(",")) & v1.keys():
-            folder = Path(f"/sys/fs/cgroup/{name}{path}")
-            if folder.is_dir() and os.access(folder, os.W_OK):
-                found.append(({name: v1[name]}, folder))
-    return found

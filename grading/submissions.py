@@ -34,11 +34,11 @@ LINK = ", a link, which is not followed: hand in the files themselves"
 
 _SKIPPED = {".git", "__MACOSX", "__pycache__", "node_modules", ".venv", "venv", ".pytest_cache"}
 _SKIPPED |= {"site-packages", "dist-packages", ".tox", ".ipynb_checkpoints", ".mypy_cache"}
-_PLATFORMS = {  # what each calls a student's file or folder
+# What each calls a student's file or folder: its own part first, for a student names the rest.
+_PLATFORMS = {
     "Canvas": r"(?P<name>[^_]+)_(?P<late>LATE_)?(?P<user>\d+)_\d+_(?P<file>.+)",
-    "Moodle": r"(?P<name>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)",
-    "Blackboard": r"(?P<task>.+)_(?P<name>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})"
-    r"(?:_(?P<file>.+)|\.txt)",
+    "Moodle": r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)",
+    "Blackboard": r"(?P<name>.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
     "Brightspace": r"(?P<user>\d+)-\d+ - (?P<name>.+?) - "
     r"(?P<time>\w+ \w+,? \d{4} \d{1,2}:?\d\d ?[AP]M)",
     "Gradescope": r"submission_\d+",
@@ -153,9 +153,10 @@ def _arranged(place, found, student):
     found.too_much = [(path[dropped:], why) for path, why in found.too_much]
     found.folders = [path[dropped:] for path in found.folders]
     groups, classroom = _gradescope_groups(entries), _classroom_prefix(entries, place.name)
+    task = _blackboard_task(entries)
 
     def owner_of(path):
-        return _owner(path, groups, classroom)
+        return _owner(path, groups, classroom, task)
 
     entries = _open_inner_zips(entries, found, owner_of)
     classroom = _classroom_prefix(entries, place.name)  # a zip file may hold what tells it
@@ -297,7 +298,8 @@ def _time(text):
     text = re.sub(r"\b(\d{3}) (?=[AP]M)", r"0\1 ", text)
     for form in _TIMES:
         with contextlib.suppress(ValueError):
-            return datetime.strptime(text, form)
+            when = datetime.strptime(text, form)
+            return when if when.year > 1970 else None  # which no clock can tell in seconds
     return None
 
 
@@ -375,7 +377,9 @@ def _is_folder(item):
 
 def _file_entry(path, item):
     status = item.stat(follow_symlinks=False)
-    when, full = datetime.fromtimestamp(status.st_mtime, UTC), item.path
+    full, when = item.path, None
+    with contextlib.suppress(ValueError, OverflowError):  # a year past 9999
+        when = datetime.fromtimestamp(status.st_mtime, UTC)
     about = LINK if item.is_symlink() else ""
     return _Entry(path, lambda limit: _read_file(full, limit), status.st_size, when, about)
 
@@ -611,6 +615,15 @@ def _names_assignment(top, entries):
     )
 
 
+def _blackboard_task(entries):
+    """`Lab 01_`, with which all of Blackboard's names begin; what follows is a user's name."""
+    names = [_PLATFORMS["Blackboard"].fullmatch(entry.path[0]) for entry in entries]
+    names = {match["name"] for match in names if match}
+    if len(names) < 2:
+        return "".join(names).rpartition("_")[0] + "_"
+    return os.path.commonprefix([*names]).rpartition("_")[0] + "_"
+
+
 @dataclass
 class _Group:
     """Who handed in one Gradescope submission: (name, clues) of each, and when."""
@@ -621,25 +634,28 @@ class _Group:
 
 def _gradescope_groups(entries):
     """submission_12 -> its group, from the lines of submission_metadata.yml that say so."""
-    groups, group, number = {}, _Group(), ""
+    groups, group, number, people = {}, _Group(), "", False
     own = [entry for entry in entries if entry.path == ("submission_metadata.yml",)]
     data = own[0].read(16 << 20)[0] if own else None  # a student's own says nothing
-    for line in (data or b"").decode("utf-8", "replace").splitlines():
+    for line in (data or b"").decode("utf-8", "replace").split("\n"):
         if match := re.match(r"submission_(\d+):", line):
             number = match[1]
             group = groups.setdefault(f"submission_{number}", _Group())
+        if re.match(r"  :", line):  # deeper stand a student's words too, such as what a test said
+            people = line.strip() == ":submitters:"
         match = re.match(r"( +(?:- )?):(name|sid|email|created_at):(.+)", line)
         if not match or not (value := _yaml_text(match[3])):
             continue
-        if match[2] == "name":
+        if match[2] == "created_at":
+            if match[1] == "  " and group.when is None:
+                with contextlib.suppress(ValueError):
+                    value = re.sub(r"\.\d+| (?=[-+Z])", "", value)
+                    group.when = datetime.strptime(value, "%Y-%m-%d %H:%M:%S%z")
+        elif people and match[2] == "name":
             group.members.append((_student(value, number), (value,)))
-        elif match[2] != "created_at" and group.members:
+        elif people and group.members:
             name, clues = group.members[-1]
             group.members[-1] = name, (*clues, value)
-        elif match[1] == "  " and group.when is None:
-            with contextlib.suppress(ValueError):
-                value = re.sub(r"\.\d+| (?=[-+Z])", "", value)
-                group.when = datetime.strptime(value, "%Y-%m-%d %H:%M:%S%z")
     return {submission: group for submission, group in groups.items() if group.members}
 
 
@@ -655,7 +671,7 @@ def _yaml_text(text):
     return text
 
 
-def _owner(path, groups, classroom) -> _Owner:
+def _owner(path, groups, classroom, task) -> _Owner:
     first, rest = path[0], path[1:]
     for shape, pattern in _PLATFORMS.items():
         if not (match := pattern.fullmatch(first)):
@@ -667,9 +683,9 @@ def _owner(path, groups, classroom) -> _Owner:
             members = tuple(group.members)
             return _Owner(shape, name, rest or (first,), clues, group.when, members=members)
         inner = rest or (said.get("file") or first,)
-        if "task" in said:
-            inner = (said["task"], *inner)  # may name the lab
         name, when = said["name"], _time(said.get("time", ""))
+        if shape == "Blackboard":
+            name, inner = name.removeprefix(task), (task, *inner)  # which may name the lab
         # Moodle's number is one of the assignment's own, so it is nobody's elsewhere.
         own = said.get("user", "") if shape != "Moodle" else f"Participant {said['user']}"
         student = _student(name, said.get("user", ""))

@@ -100,7 +100,7 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
     if isinstance(error, pytest.fail.Exception):
         return _outcome("failed", text)
     own = excinfo.traceback[-1].path == path  # raised by the learner's own file
-    if isinstance(error, Unexpected) and not error.call and recorder.calls:
+    if isinstance(error, Unexpected) and recorder.calls:
         return _outcome("failed", f"{recorder.described()}{error.part}: {text}")
     if isinstance(error, AssertionError) and not own:
         return _outcome("failed", text or _source_of(excinfo))

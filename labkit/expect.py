@@ -8,25 +8,24 @@ from fractions import Fraction
 
 import numpy as np
 
-from labkit.recorder import brief, describe_call  # noqa: F401 (until no test spells calls)
+from labkit.recorder import brief
 
 
 class Unexpected(AssertionError):
     """What came back is not what was expected. part: which part of the result is spoken of."""
 
-    def __init__(self, text, part="", call=None):
-        super().__init__(f"{call}{part}: {text}" if call else text)
-        self.part, self.call = part, call
+    def __init__(self, text, part=""):
+        super().__init__(text)
+        self.part = part
 
 
-def expect_close(actual, expected, *, atol: float, idea="", part="", call=None) -> None:
+def expect_close(actual, expected, *, atol: float, idea="", part="") -> None:
     """The same array (or number), elementwise within `atol`.
 
     Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity. part: which
     part of the result `actual` is, such as "['total_bytes']".
     """
     __tracebackhide__ = True  # --pdb stops in the check
-    where = (part, call)
     expected = np.asarray(expected)
     if not np.isfinite(expected).all():
         raise ValueError("the expected value is not finite; nothing could be compared with it")
@@ -34,22 +33,22 @@ def expect_close(actual, expected, *, atol: float, idea="", part="", call=None) 
         try:
             actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
         except OverflowError:
-            _fail(where, f"returned {_describe(actual)}, expected {float(expected):.6g}", idea)
+            _fail(f"returned {_describe(actual)}, expected {float(expected):.6g}", idea, part)
     elif type(actual) is not np.ndarray:
         wanted = _shape(expected) if expected.ndim else "a number"
-        _fail(where, f"returned {_describe(actual)}, expected {wanted}", idea)
+        _fail(f"returned {_describe(actual)}, expected {wanted}", idea, part)
     actual = np.array(actual, copy=True).view(np.ndarray)
     if actual.shape != expected.shape:
         extra = ""
         if actual.shape == expected.shape[::-1] and actual.ndim > 1:
             extra = " (its transpose)"
-        _fail(where, f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea)
+        _fail(f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea, part)
     wrong_kind = expected.ndim and expected.dtype.kind == "f" and actual.dtype.kind != "f"
     if actual.dtype.kind not in "fiu" or wrong_kind:
-        _fail(where, f"returned dtype {actual.dtype}, expected {expected.dtype}", idea)
+        _fail(f"returned dtype {actual.dtype}, expected {expected.dtype}", idea, part)
     if not np.isfinite(actual).all():
         at = [int(i) for i in np.argwhere(~np.isfinite(actual))[0]]
-        _fail(where, f"returned {actual[tuple(at)]} at {at}; every value should be finite", idea)
+        _fail(f"returned {actual[tuple(at)]} at {at}; every value should be finite", idea, part)
     error = np.abs(actual - expected)
     if error.size and error.max() > atol:
         at = np.unravel_index(int(error.argmax()), error.shape)
@@ -65,25 +64,23 @@ def expect_close(actual, expected, *, atol: float, idea="", part="", call=None) 
             count += f"; its dtype is {dtypes[0]}, expected {dtypes[1]}"
         got, want = _apart(got, want)
         text = f"off by {error.max():.3g}{place}: got {got}, expected {want}{count}"
-        _fail(where, text + _pattern(actual, expected, atol), idea)
+        _fail(text + _pattern(actual, expected, atol), idea, part)
 
 
-def expect_equal(actual, expected, *, idea="", part="", call=None) -> None:
+def expect_equal(actual, expected, *, idea="", part="") -> None:
     """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1.
 
     A subclass of tuple, list or dict is as good as its base; a numpy scalar is its Python number.
     """
     __tracebackhide__ = True  # --pdb stops in the check
-    where = (part, call)
     difference = _difference(actual, expected, "")
     if difference:
-        _fail(where, difference, idea)
+        _fail(difference, idea, part)
 
 
-def expect_error(kind, function, *arguments, mentions=(), idea="", call=None, **keywords) -> None:
+def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -> None:
     """`function(*arguments, **keywords)` raises `kind`; the message mentions each of `mentions`."""
     __tracebackhide__ = True  # --pdb stops in the check
-    where = ("", call)
     try:
         result = function(*arguments, **keywords)
     except NotImplementedError:
@@ -93,18 +90,18 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", call=None, **
         if missing:
             words = ", ".join(map(repr, missing))
             text = f'raised {kind.__name__}("{error}"), which does not name {words}'
-            _fail(where, text, idea)
+            _fail(text, idea)
     except Exception as error:
         text = f"raised {type(error).__name__}: {error}; expected a {kind.__name__}"
-        _fail(where, text, idea)
+        _fail(text, idea)
     else:
-        _fail(where, f"returned {_describe(result)}, expected a {kind.__name__}", idea)
+        _fail(f"returned {_describe(result)}, expected a {kind.__name__}", idea)
 
 
-def _fail(where, text, idea):
+def _fail(text, idea, part=""):
     __tracebackhide__ = True
     hint = f" Look again at: {idea}." if idea else ""
-    raise Unexpected(f"{text}.{hint}", *where)
+    raise Unexpected(f"{text}.{hint}", part)
 
 
 def _is_number(value):

@@ -22,14 +22,19 @@ def missing(item) -> str:
             return f"{wanted}; on such a machine: pytest -m gpu"
     if item.get_closest_marker("vllm") and vllm_python() is None:
         return "needs vLLM: make vllm"
-    if item.get_closest_marker("torch") and importlib.util.find_spec("torch") is None:
+    if item.get_closest_marker("torch") and not torch_is_here():
         return "needs Torch: make torch"
     return ""
 
 
+def torch_is_here() -> bool:
+    """Whether Torch is installed; LAB_TORCH=none stands for no Torch."""
+    return os.environ.get("LAB_TORCH") != "none" and importlib.util.find_spec("torch") is not None
+
+
 def cuda_devices() -> int:
     """How many CUDA devices Torch sees; 0 without Torch."""
-    if importlib.util.find_spec("torch") is None:
+    if not torch_is_here():
         return 0
     import torch
 

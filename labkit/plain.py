@@ -1,4 +1,4 @@
-"""Plain values: whether two agree, and what is in one."""
+"""Plain values: whether two agree."""
 
 import math
 from fractions import Fraction
@@ -28,17 +28,6 @@ def agree(one, other, tolerance) -> bool:
     if kinds <= {int, float}:
         return math.isclose(one, other, rel_tol=tolerance) or one != one and other != other
     return len(kinds) == 1 and not isinstance(one, np.ndarray) and one == other
-
-
-def leaves(value):
-    """What is in nested lists, tuples and dicts."""
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from leaves(item)
-    elif isinstance(value, dict):
-        yield from leaves(list(value.values()))
-    else:
-        yield value
 
 
 def _scalar(value):

@@ -18,15 +18,24 @@ class RanksFailed(RuntimeError):
 
 
 def run_processes(
-    commands, folder, *, environments=None, timeout_s, grace_s=3.0, echo=None, on_start=None
+    commands,
+    folder,
+    *,
+    environments=None,
+    timeout_s,
+    grace_s=3.0,
+    echo=None,
+    on_start=None,
+    start=None,
 ):
     """Run one command per rank at the same time; return when all have ended with status 0.
 
     A rank's output goes to folder/rank-N.log, but what rank `echo` prints goes to the screen.
     environments: one dict per rank, or None for this process's own. on_start is called once with
-    the list of Popen objects. After the first failure the others have grace_s to say what they
-    saw. Whatever happens, no rank is left: not after a failure, Ctrl-C, or a kill -9 of this
-    process. Raises RanksFailed; a rank that printed a line "rank N: ..." is quoted by it.
+    the list of Popen objects. start: how a rank begins if not by itself (labkit.nursery). After the
+    first failure the others have grace_s to say what they saw. Whatever happens, no rank is left:
+    not after a failure, Ctrl-C, or a kill -9 of this process. Raises RanksFailed; a rank that
+    printed a line "rank N: ..." is quoted by it.
     """
     folder = Path(folder)
     environments = environments or [None] * len(commands)
@@ -36,7 +45,7 @@ def run_processes(
         for rank, (command, environment) in enumerate(zip(commands, environments, strict=True)):
             with logs[rank].open("wb") as log:
                 out = None if rank == echo else log
-                ranks.append(_start(command, environment, out, log))
+                ranks.append((start or _start)(command, environment, out, log))
         if on_start:
             on_start(ranks)
         _wait(ranks, timeout_s, grace_s)
@@ -62,11 +71,11 @@ def _start(command, environment, out, err):
         stdout=out,
         stderr=err,
         start_new_session=True,
-        preexec_fn=_die_with_parent(os.getpid()),
+        preexec_fn=die_with_parent(os.getpid()),
     )
 
 
-def _die_with_parent(parent):
+def die_with_parent(parent):
     """What a rank does before it starts: the kernel shall kill it when its launcher dies."""
     if sys.platform != "linux":
         return None

@@ -1,5 +1,6 @@
 """The calls a check makes of the learner's functions: remembered, guarded, and put into words."""
 
+import contextlib
 import copy
 import inspect
 import reprlib
@@ -32,21 +33,36 @@ class Recorder:
 
         def call(*args, **kwargs):
             __tracebackhide__ = True
-            given = copied(args), copied(kwargs)
-            self.running = (name, *given)  # still so when a time limit ends the check
-            try:
-                result = value(*args, **kwargs)
-            except Exception as error:
-                self.calls.append((name, *given, ("raises", type(error).__name__)))
-                self.running, self.error = None, error
-                raise
-            self.calls.append((name, *given, ("value", copied(result))))
-            self.running = self.error = None
-            self._check_arguments(name, given, args, kwargs)
-            return result
+            with self._recorded(name, args, kwargs) as outcome:
+                outcome.append(value(*args, **kwargs))
+            return outcome[0]
 
+        def steps(*args, **kwargs):
+            __tracebackhide__ = True
+            with self._recorded(name, args, kwargs) as outcome:
+                outcome.append((yield from value.steps(*args, **kwargs)))
+            return outcome[0]
+
+        if hasattr(value, "steps"):  # collectives.run_ranks
+            call.steps = steps
         call.__name__ = name
         return call
+
+    @contextlib.contextmanager
+    def _recorded(self, name, args, kwargs):
+        """Around a call, whose result is put into the list that this yields."""
+        __tracebackhide__ = True
+        given, outcome = (copied(args), copied(kwargs)), []
+        self.running = (name, *given)  # still so when a time limit ends the check
+        try:
+            yield outcome
+        except Exception as error:
+            self.calls.append((name, *given, ("raises", type(error).__name__)))
+            self.running, self.error = None, error
+            raise
+        self.calls.append((name, *given, ("value", copied(outcome[0]))))
+        self.running = self.error = None
+        self._check_arguments(name, given, args, kwargs)
 
     def described(self, call=None) -> str:
         """The last call (or this one) as one would type it; "" when there was none."""

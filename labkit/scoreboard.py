@@ -197,13 +197,15 @@ class Screen:
         self.out.write_line(score, green=full, yellow=not full)
 
     def _task(self, number, claims):
-        """A heading and the claims; a task not yet begun is one line."""
+        """A heading and the claims; what is not yet begun of a task is one line."""
         names = ", ".join(dict.fromkeys(claim["function"] for claim in claims))
         heading = f"task {number} · {names}" if number else ""
-        if heading and all(claim["outcome"] == "todo" for claim in claims):
-            self._line("todo", sum(claim["points"] for claim in claims), heading)
-            return
-        if heading:
+        todo = [claim for claim in claims if claim["outcome"] == "todo"]
+        could_run = [claim for claim in claims if claim["outcome"] != "not_run"]
+        if heading and todo and todo == could_run:
+            self._line("todo", sum(claim["points"] for claim in todo), heading)
+            claims = [claim for claim in claims if claim["outcome"] == "not_run"]
+        elif heading:
             self._sentence(heading, indent=2, bold=True)
         for claim in claims:
             self._claim(claim)

@@ -5,8 +5,7 @@ function the block becomes one `raise NotImplementedError(...)`; at module level
 of the solution) it is removed. Everything else is kept to the letter, comments included.
 
 `python -m labkit.starters` writes the starters, and each README's table of tasks and points;
-`--check` only compares; `--force` overwrites a starter that somebody has edited, which is
-otherwise kept.
+`--force` overwrites a starter that somebody has edited, which is otherwise kept.
 """
 
 import argparse
@@ -117,26 +116,15 @@ def readme(lab: Lab) -> tuple[str, str]:
 
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m labkit.starters", description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; exit 1 if one differs"
-    )
     parser.add_argument("--force", action="store_true", help="overwrite edited starters too")
     options = parser.parse_args(arguments)
     status = 0
     for lab in find_labs():
         try:
             old, new = readme(lab)
-            if options.check:
-                if old != new:
-                    print(f"{lab.name}/README.md: its table of tasks differs from test_lab.py")
-                    status = 1
-                path = lab.file("starter")
-                same = path.exists() and path.read_text(encoding="utf-8") == derive(lab)
-                word, status = ("current", status) if same else ("differs from solution.py", 1)
-            else:
-                word = write(lab, options.force)
-                if old != new:
-                    (lab.path / "README.md").write_text(new, encoding="utf-8")
+            word = write(lab, options.force)
+            if old != new:
+                (lab.path / "README.md").write_text(new, encoding="utf-8")
         except ValueError as error:
             word, status = str(error), 1
         print(f"{lab.name}/starter.py: {word}")

@@ -5,8 +5,6 @@ the viewBox. `figure()` gives HTML for the book, whose theme has the colours; `s
 an .svg file that brings its own, light and dark.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from html import escape
@@ -71,23 +69,25 @@ class Drawing:
 
     def figure(self, alt: str, caption: str = "", min_width: int = 0) -> str:
         """The drawing as one line of HTML. `alt` says what a reader should take from it."""
-        alt = _folded(alt)
-        smallest = f' style="min-width:{min_width}px"' if min_width else ""
-        svg = (
-            f'<svg role="img" aria-label="{escape(alt, quote=True)}" '
-            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}"{smallest}>'
-            + "".join(self.parts)
-            + "</svg>"
-        )
+        svg = self.inline(alt, f' style="min-width:{min_width}px"' if min_width else "")
         below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         return f'<figure class="lab-figure"><div class="scroll">{svg}</div>{below}</figure>'
+
+    def inline(self, alt: str, more: str = "") -> str:
+        """The <svg> element alone, with `more` attributes."""
+        return f"<svg {self._attributes(alt)}{more}>{''.join(self.parts)}</svg>"
+
+    def _attributes(self, alt: str) -> str:
+        if not alt.strip():
+            raise ValueError("a figure needs a text alternative")
+        label = escape(" ".join(alt.split()), quote=True)  # it may be written over several lines
+        size = f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}"'
+        return f'role="img" aria-label="{label}" {size}'
 
     def standalone(self, alt: str) -> str:
         """The text of an .svg file. `alt` says what a reader should take from it."""
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-            f'aria-label="{escape(_folded(alt), quote=True)}" '
-            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}">\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" {self._attributes(alt)}>\n'
             f"<style>{_style()}</style>\n"
             f'<rect class="bg" width="{self.width:g}" height="{self.height:g}"/>\n'
             + "\n".join(self.parts)
@@ -125,13 +125,6 @@ def _style() -> str:
         ".code { font-family: monospace }\n"
         f"{colours(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{colours(DARK)}\n}}\n"
     )
-
-
-def _folded(alt: str) -> str:
-    """A text alternative may be written over several lines."""
-    if not alt.strip():
-        raise ValueError("a figure needs a text alternative")
-    return " ".join(alt.split())
 
 
 def _classes(*names: str) -> str:

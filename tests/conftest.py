@@ -1,18 +1,22 @@
 """A copy of the course in a temporary folder, to break on purpose."""
 
+import atexit
 import contextlib
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from labkit.loading import Lab
+from labkit.nursery import Nursery
 from labkit.starters import derive
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,10 +43,11 @@ GROUPS = {
     "ranks": r"lab-02[^/]*/test_lab|test_lab02_live|test_toy_(equality|failures|profile)",
     "book": r"test_book_(browser|controls|links|widgets)",
     "corpus": r"test_grading_corpus",
-    "hidden": r"test_grading_hidden",
     "cluster": r"test_grading_cluster",
+    "hidden": r"test_grading_hidden",
     "gradebook": r"test_grading_gradebook",
     "commands": r"test_grading_commands",
+    "platforms": r"test_grading_platforms",
     "idioms": r"test_grading_idioms",
     "tools": r"test_lab03_tools",
     "place": r"test_capstone_place",
@@ -52,6 +57,12 @@ GROUPS = {
 def group_of(nodeid):
     file = nodeid.partition("::")[0]
     return next((name for name, files in GROUPS.items() if re.search(files, file)), None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are processors: some tests wait for time-outs, engines, dead ranks."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,11 +122,10 @@ class Course:
 
     def run(self, *arguments, cwd=None, timeout_s=100, **environment) -> Run:
         """python ARGUMENTS in the copy; a pipe, so no colour."""
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=cwd or self.root,
-            env=clean | environment,
+            env=_clean() | environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -125,9 +135,33 @@ class Course:
         return Run(done.returncode, done.stdout)
 
     def pytest(self, *arguments, impl=None, cwd=None, **environment) -> Run:
+        """python -m pytest ARGUMENTS, by a fork where there are some: half of it is imports."""
         if impl is not None:
             environment["LAB_IMPL"] = impl
-        return self.run("-m", "pytest", *arguments, cwd=cwd, **environment)
+        if sys.platform != "linux":
+            return self.run("-m", "pytest", *arguments, cwd=cwd, **environment)
+        words = [sys.executable, "warm_pytest", cwd or self.root, *arguments]
+        with tempfile.TemporaryFile() as out:
+            run = warm_pytest().start(list(map(str, words)), _clean() | environment, out, out)
+            deadline = time.monotonic() + 100
+            while run.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            run.kill()
+            out.seek(0)
+            return Run(run.wait(), out.read().decode())
+
+
+def _clean():
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
+
+
+@functools.cache
+def warm_pytest():
+    log = Path(tempfile.mkdtemp()) / "log"
+    nursery = Nursery(sys.executable, ROOT / "tests" / "warm_pytest.py", log, _clean())
+    atexit.register(shutil.rmtree, log.parent)
+    atexit.register(nursery.__exit__)
+    return nursery
 
 
 @pytest.fixture
@@ -153,6 +187,15 @@ def nobody():
             os.seteuid(user)
 
     return bound
+
+
+@pytest.fixture(scope="module")
+def without_engines():
+    """As if neither vLLM nor Torch were here, whose checks start processes; for one file only."""
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("LAB_VLLM_PYTHON", "none")
+        here.setenv("LAB_TORCH", "none")
+        yield
 
 
 @pytest.fixture

@@ -589,7 +589,7 @@ def test_the_facts_are_met(found):
 
 def test_choosing_by_the_plan_is_never_worse_than_a_rule_of_thumb(found):
     for made in found["decisions"].values():
-        assert made["groups"] >= 20 and made["within 5 %"] >= 0.85 * made["groups"]
+        assert made["groups"] >= 20 and made["within 5%"] >= 0.85 * made["groups"]
         assert made["mean regret"] <= made["mean regret of the smallest that fits"]
         assert made["mean regret"] <= made["mean regret of the largest"]
     assert found["decisions"]["per GPU"]["worst regret"] <= 0.10

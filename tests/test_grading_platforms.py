@@ -12,6 +12,7 @@ import pytest
 from grading.__main__ import main
 from grading.fingerprint import labs_by_prefix
 from labkit.loading import ROOT
+from tests.test_grading_commands import command, needs_isolation, warm  # noqa: F401
 
 LAB = labs_by_prefix()["lab-03"]
 AUTOGRADER = ROOT / "grading" / "gradescope" / "run_autograder"
@@ -36,20 +37,25 @@ def autograde(root, labs="03", **files):
     return done.returncode, json.loads(results.read_text()) if results.exists() else None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "starter_py",
-        "labs__lab-03-tp__starter_py",
-        "starter-03_py",
-        "starter-03 (1)_py",
-        "lab_3__STARTER.PY",
-    ],
-)
-def test_gradescope_gets_a_score(tmp_path, name):
-    status, results = autograde(tmp_path, **{name: LAB.file("solution").read_bytes()})
+def test_gradescope_gets_a_score(tmp_path):
+    solution = LAB.file("solution").read_bytes()
+    status, results = autograde(tmp_path, **{"labs__lab-03-tp__starter_py": solution})
     assert status == 0 and results["score"] == 100
     assert sum(test["max_score"] for test in results["tests"]) == 100
+
+
+@needs_isolation
+@pytest.mark.parametrize(
+    "name", ["starter.py", "starter-03.py", "starter-03 (1).py", "lab_3/STARTER.PY"]
+)
+def test_the_file_is_found_under_every_usual_name(tmp_path, command, name):  # noqa: F811
+    """By the command that the autograder's script ends in."""
+    place, results = tmp_path / "submission" / name, tmp_path / "results.json"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(LAB.file("solution").read_bytes())
+    submission = tmp_path / "submission"
+    status, _ = command("one", submission, "--lab", "03", "--results", results)
+    assert status == 0 and json.loads(results.read_text())["score"] == 100
 
 
 def test_several_labs_are_one_total(tmp_path):
@@ -76,9 +82,9 @@ def test_a_forged_results_file_in_the_submission_is_no_result(tmp_path):
 def test_both_use_options_that_exist(capsys):
     text = WORKFLOW.read_text() + AUTOGRADER.read_text()
     used = set(re.findall(r"(?<=\s)--[a-z-]+", re.sub(r"(?m)^.*(apt|pip|actions/).*$", "", text)))
-    for command in ("run", "one", "doctor"):
+    for verb in ("run", "one", "doctor"):
         with pytest.raises(SystemExit):
-            main([command, "--help"])
+            main([verb, "--help"])
     offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     assert used and used <= offered
 

@@ -172,6 +172,13 @@ def canvas_reads(text):
     return {row[1]: dict(zip(head[5:], row[5:], strict=True)) for row in students}
 
 
+def test_letters_that_nobody_sees_neither_cut_a_row_nor_reach_a_screen(tmp_path):
+    text = 'name,id\nZo\x1b]0;pwn\x07e,1\nBob\x85Poe,2\n"Cy\u2028Fox",3\nDee\x0bEll,4\n'
+    (tmp_path / "r.csv").write_text(text, encoding="utf-8", newline="")
+    people = read_roster(tmp_path / "r.csv")
+    assert [person.name for person in people] == ["Zoe", "Bob Poe", "Cy Fox", "Dee Ell"]
+
+
 def test_canvas_moodle_and_excel_read_their_file(people, tmp_path):
     missing = {"outcome": "missing", "earned": 0}
     nothing = record() | {"score": 0}

@@ -20,6 +20,7 @@ from grading.remote import Incident, RemoteLab
 from grading.sandbox import REQUIRED
 from labkit.plugin import CHECK_S
 from labkit.session import STATE
+from tests.test_grading_corpus import isolation
 
 EXPECTED = {
     "test_sum": {
@@ -30,6 +31,10 @@ EXPECTED = {
         "cases": ["a"],
     }
 }
+needs_isolation = pytest.mark.skipif(
+    not isolation and not os.environ.get("CI"),
+    reason="this machine cannot isolate a submission: python -m grading doctor",
+)
 DONE = {"done": True, "infrastructure": "", "printed": ""}
 
 
@@ -208,3 +213,17 @@ def test_a_check_has_the_same_time_at_home_and_here_as_the_readme_says():
     readme = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
     assert CHECK_S == Limits().check_s
     assert f"may take {CHECK_S:g} seconds" in readme and "`--check-s` in the grader" in readme
+
+
+@needs_isolation
+@pytest.mark.torch
+@pytest.mark.timeout(120)
+def test_schedules_of_lab_02_run_on_gloo_here_too(monkeypatch):
+    """The one place where a graded check starts Torch; the other tests do without."""
+    monkeypatch.setenv("LAB_VLLM_PYTHON", "none")
+    lab = labs_by_prefix()["lab-02"]
+    with Grader(Limits(), number=5) as grader:
+        result = grader.grade(lab.file("starter").read_bytes(), lab)
+        proved = {claim["name"]: claim["outcome"] for claim in grader.claims[lab.name]}
+    assert result["status"] == "graded"
+    assert proved["test_gemm_reduce_scatter_schedule__and_all_gather_run_on_gloo"] == "passed"

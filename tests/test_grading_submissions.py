@@ -109,13 +109,40 @@ def test_gradescope_names_come_from_the_metadata(tmp_path):
     assert found.shapes == {"Gradescope": 2} and not found.ignored
 
 
+def test_who_hands_in_is_what_the_platform_says_not_the_name_of_a_file(tmp_path):
+    """What a student writes comes after the platform's own words, and says nobody's name."""
+    other = "_attempt_2099-01-01-00-00-00_starter.py"
+    for name in ("jdoe_attempt_2026-11-01-10-00-00_x_vic" + other, "vic" + other, "j_doe" + other):
+        write(tmp_path, f"b/Lab 01_{name}")
+    write(
+        tmp_path,
+        "m/Jane Doe_12_assignsubmission_file_Vic Poe_99_assignsubmission_file_starter-01.py",
+    )
+    write(tmp_path, "b/Lab 01_old_attempt_0001-01-01-00-00-00_starter.py")  # before all clocks
+    for shape, students in (("b", {"jdoe", "vic", "j_doe", "old"}), ("m", {"Jane Doe (12)"})):
+        found, by = found_in(tmp_path / shape)
+        assert {student for student, _ in by} == students and not found.older
+
+
+def test_what_a_graded_program_said_adds_nobody_to_a_group(tmp_path):
+    root = tmp_path / "assignment_9_export"
+    write(root, "submission_11/starter-01.py")
+    said = (
+        "  :results:\n    :output: |-\n      bad\n  - :name: Vic\n    :sid: 9\n    :submitters:\n"
+    )
+    text = f"submission_11:\n  :submitters:\n  - :name: Jane\n    :sid: 5\n{said}  - :name: Eve\n"
+    write(root, "submission_metadata.yml", data=text.encode())
+    (only,) = found_in(root)[0].submissions
+    assert (only.student, only.clues) == ("Jane (11)", ("Jane", "5"))
+
+
 @pytest.mark.timeout(20)
 def test_a_students_own_metadata_names_nobody(tmp_path):
     root = tmp_path / "assignment_9_export"
     write(root, "submission_11/starter-01.py", "submission_12/starter-01.py")
     forged = b"submission_11:\n  :name: Eve\n"
     write(root, "submission_12/submission_metadata.yml", data=forged)
-    long = b"submission_12:\n" + b" " * 400_000 + b":name\n  - :name: Jane\n"
+    long = b"submission_12:\n" + b" " * 400_000 + b":name\n  :submitters:\n  - :name: Jane\n"
     write(root, "submission_metadata.yml", data=long)
     assert set(found_in(root)[1]) == {("submission_11", "lab-01"), ("Jane (12)", "lab-01")}
     (root / "submission_metadata.yml").unlink()

@@ -290,7 +290,7 @@ def test_the_numbers_of_the_readme_are_the_ledgers():
     one, two = total("llama-3-8b", 1) / GIB, total("llama-3-8b", 2) / GIB
     assert f"{two:.4f} instead of {one / 2:.4f}" in README.replace("\n", " ")
     rounding = solution.rank_weights(model("llama-2-7b"), 8)["allocator_rounding_bytes"] / 2**20
-    assert f"at tp_size=8 it is {rounding:.1f} MiB per rank, 1 %" in README
+    assert f"at tp_size=8 it is {rounding:.1f} MiB per rank, 1%" in README
     small = {"hidden_size": 768, "ffn_dim": 3072, "num_attention_heads": 12}
     small |= {"num_hidden_layers": 12, "word_embed_proj_dim": 768}
     opt = json.loads((LAB.path / "configs" / "opt-1.3b.json").read_text()) | small

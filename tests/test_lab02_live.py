@@ -3,11 +3,13 @@
 On a machine without vLLM these say `make vllm`. The `gpu` tests ask the same of CUDA ranks.
 """
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -23,7 +25,7 @@ from live import run  # noqa: E402
 from live.model import tiny_llama, write_model  # noqa: E402
 
 SHARED_MEMORY = Path("/dev/shm")
-LIMIT_S = 240  # of one launch; 8 to 30 s on two quiet cores, `import vllm` being most of it
+LIMIT_S = 240  # of one launch; 8 to 20 s on two quiet cores, `import vllm` being most of it
 
 
 @pytest.fixture
@@ -37,15 +39,14 @@ def nothing_left(tmp_path):
 
 
 def ours(folder):
-    """Shared memory named after this process, and processes that work on a job in `folder`."""
+    """Shared memory named after this process; processes with a job in `folder` or a log there."""
     found = {path.name for path in SHARED_MEMORY.glob(f"lab02-{os.getpid()}-*")}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(folder).encode() in words:
-            found.add(process.name)
+        with contextlib.suppress(OSError):  # it has ended
+            files = [os.readlink(file) for file in (process / "fd").glob("[12]")]
+            words = (process / "cmdline").read_text(errors="replace")
+            if any(str(folder) in text for text in (words, *files)):
+                found.add(process.name)
     return found
 
 
@@ -121,11 +122,11 @@ def test_both_sizes_start_at_once_only_where_the_memory_allows(
     monkeypatch.setattr(Path, "read_text", read_text)
     monkeypatch.setattr(Path, "exists", there)
     monkeypatch.setattr(run, "run_ranks", started)
-    one, two = run.measure(1, 2, kv_heads=2)  # a size that nobody else measures
+    monkeypatch.setattr(run, "_measure", run._measure.__wrapped__)  # what is kept stays kept
+    one, two = run.measure(1, 2, kv_heads=2)
     assert starts == ([(1, 2)] if at_once else [(1,), (2,)])
     assert [report["tp_size"] for report in one["reports"] + two["reports"]] == [1, 2, 2]
     assert len(one["logs"]) == 1 and len(two["logs"]) == 2
-    run._measure.cache_clear()
 
 
 # --- runs that end badly, without vLLM: the same launcher, another program ------------------------
@@ -133,13 +134,14 @@ def test_both_sizes_start_at_once_only_where_the_memory_allows(
 
 @pytest.fixture
 def pretend(tmp_path, monkeypatch):
-    """Runs a program of one line in the place of live/rank.py: pretend(program, **options)."""
+    """Runs these lines in the place of live/rank.py: pretend(program, **options)."""
     monkeypatch.setenv("LAB_VLLM_PYTHON", sys.executable)
 
     def launch(program, *tp_sizes, **options):
         place = tmp_path / "live"
         place.mkdir()
-        (place / "rank.py").write_text("import os, sys, time\n" + program)
+        lines = textwrap.indent(program, "    ")
+        (place / "rank.py").write_text(f"import os, sys, time\n\ndef main():\n{lines}\n")
         (tmp_path / "run").mkdir()
         return run.run_ranks(
             tiny_llama(),
@@ -214,6 +216,13 @@ def test_runs_at_the_same_time_meet_apart_and_report_apart(pretend, nothing_left
 # --- live ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory):
+    """vLLM imported once, for the runs of this file that tell nothing of the import."""
+    with run.nursery_of(tmp_path_factory.mktemp("nursery")) as imported:
+        yield imported
+
+
 @pytest.mark.vllm
 @pytest.mark.timeout(LIMIT_S + 20)
 def test_make_two_way_prints_one_page_that_agrees(nothing_left, tmp_path, capsys):
@@ -237,14 +246,14 @@ def test_make_two_way_prints_one_page_that_agrees(nothing_left, tmp_path, capsys
 
 @pytest.mark.vllm
 @pytest.mark.timeout(LIMIT_S + 20)
-def test_capacity_does_not_double_when_kv_heads_are_copied(tmp_path, nothing_left):
+def test_capacity_does_not_double_when_kv_heads_are_copied(nursery, tmp_path, nothing_left):
     config = tiny_llama(num_key_value_heads=1)
     solution = load_module(LAB.file("solution"))
     model = solution.model_shape(config)
     alone = solution.kv_capacity(
         run.KV_MEMORY_BYTES, solution.kv_bytes_per_token(model, 1), 128, run.MAX_MODEL_LEN
     )
-    (reports,) = run.run_ranks(config, 2, folder=tmp_path, timeout_s=LIMIT_S)
+    (reports,) = run.run_ranks(config, 2, folder=tmp_path, timeout_s=LIMIT_S, nursery=nursery)
     for report in reports:
         assert report["kv_cache"]["kv_heads"] == 1
         assert report["kv_cache"]["blocks"] == alone["blocks"]
@@ -254,7 +263,7 @@ def test_capacity_does_not_double_when_kv_heads_are_copied(tmp_path, nothing_lef
 
 @pytest.mark.vllm
 @pytest.mark.timeout(LIMIT_S + 20)
-def test_a_killed_rank_ends_the_run_with_a_clear_error(tmp_path, nothing_left):
+def test_a_killed_rank_ends_the_run_with_a_clear_error(nursery, tmp_path, nothing_left):
     def kill_rank_1(ranks):
         def when_connected():
             while not list(SHARED_MEMORY.glob("lab02-*cpushm*")) and ranks[1].poll() is None:
@@ -264,7 +273,8 @@ def test_a_killed_rank_ends_the_run_with_a_clear_error(tmp_path, nothing_left):
         threading.Thread(target=when_connected, daemon=True).start()
 
     with pytest.raises(run.LiveError) as ended:
-        run.run_ranks(tiny_llama(), 2, folder=tmp_path, timeout_s=LIMIT_S, on_start=kill_rank_1)
+        options = {"nursery": nursery, "on_start": kill_rank_1}
+        run.run_ranks(tiny_llama(), 2, folder=tmp_path, timeout_s=LIMIT_S, **options)
     assert "rank 1: died of signal 9 (SIGKILL)" in str(ended.value)
     assert len(str(ended.value).splitlines()) <= 2  # a line for each rank
 

@@ -118,7 +118,7 @@ def everything_refused(*arguments):
 
 def test_who_refuses_everything_earns_no_points_for_refusals():
     for name in checks.refused():
-        with pytest.raises(ValueError, match="p m grid budget"):
+        with pytest.raises((ValueError, AssertionError), match="p m grid budget"):
             checks.expect_refusals(with_own(**{name: everything_refused}), checks.refused())
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from fractions import Fraction
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -202,7 +203,7 @@ def test_readme_plan_table_is_plan_bill():
         bill = solution.plan_bill(tp_size, pp_size, 8, 80, 8192, 1, 64)
         assert bill["num_nodes"] == 2
         row = (
-            f"| {name} | {100 * float(bill['bubble']):.1f} % | {bill['local_hops']} "
+            f"| {name} | {100 * float(bill['bubble']):.1f}% | {bill['local_hops']} "
             f"| {bill['node_hops']} | {int(bill['bytes_between_nodes']):,} |"
         )
         assert row in README
@@ -210,7 +211,7 @@ def test_readme_plan_table_is_plan_bill():
 
 def test_readme_answers_are_true():
     tenth = Fraction(1, 10)
-    assert f"{8 - 1}/{8 + 63 - 1} is exactly 10 %" in README
+    assert f"{8 - 1}/{8 + 63 - 1} is exactly 10%" in README
     assert solution.min_microbatches(8, tenth) == 63
     assert solution.min_microbatches(8, tenth, strict=True) == 64
     assert solution.bubble_fraction(8, 63) == Fraction(7, 70)
@@ -226,7 +227,7 @@ def test_readme_answers_are_true():
         for v, o in ((1, solution.one_f_one_b_order(4, 8)), (2, interleaved))
     }
     assert f"crosses the network {crossings[2]} times instead of {crossings[1]}" in flat(README)
-    for said in ("63: 7/70", "19 ticks", "9/19 = 47 %", "3/19 instead of 3/11", "rank 0 holds 11"):
+    for said in ("63: 7/70", "19 ticks", "9/19 = 47%", "3/19 instead of 3/11", "rank 0 holds 11"):
         assert said in flat(README), said
 
 
@@ -237,6 +238,12 @@ def test_readme_tells_the_price_of_tp_across_nodes():
     waits = 2 * lab03.step_messages(80, 1, 8192, 2)[0]  # between two nodes a ring makes two hops
     assert f"In bytes it is {tp / pp} to 1 with one flat ring" in flat(README)
     assert f"which waits for the network {waits} times" in flat(README)
+    nodes = [rank // 8 for rank in range(16)]
+    leaves = [one != other for one, other in pairwise([*nodes, nodes[0]])]  # the ring's 16 links
+    way = max(sum(leaves[(start + hop) % 16] for hop in range(30)) for start in range(16))
+    assert f"leaves a node at most {way} times in 30 steps, which makes {160 * way} waits" in flat(
+        README
+    )
 
 
 def test_readme_quotes_the_published_and_the_measured(monkeypatch):

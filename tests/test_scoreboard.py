@@ -278,18 +278,24 @@ def test_here(lab):
 def test_there(lab):
     assert lab.x == 1
 
-@pytest.mark.points(10)
+@pytest.mark.points(6)
 @pytest.mark.vllm
 def test_engine(lab):
     assert lab.x == 1
+
+@pytest.mark.points(4)
+@pytest.mark.torch
+def test_gloo(lab):
+    assert lab.x == 1
 """
     course.add_lab("lab-08-x", "x = 1\n", test)
-    hide = {"LAB_VLLM_PYTHON": ""}
+    hide = {"LAB_VLLM_PYTHON": "none", "LAB_TORCH": "none"}
     run = course.pytest("lab-08", **hide)
     assert run.status == 0
     assert "60/100 points, " in run.text and "not run here" in run.text
     assert "not run  30" in run.text and "needs 512 CUDA device(s)" in run.text
-    chosen = course.pytest("lab-08", "-m", "not gpu and not vllm", **hide)
+    assert "needs vLLM: make vllm" in run.text and "needs Torch: make torch" in run.text
+    chosen = course.pytest("lab-08", "-m", "not gpu and not vllm and not torch", **hide)
     assert "60/100 points, 40 not selected" in chosen.text
 
 

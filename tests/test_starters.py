@@ -107,10 +107,9 @@ def test_an_untouched_starter_follows_its_solution(course):
         solution.read_text(encoding="utf-8").replace("in rank order.", "in ascending order.")
     )
     assert not is_edited(course.starter.read_text(encoding="utf-8"))
-    assert course.run("-m", "labkit.starters", "--check").status == 1
     assert write(lab) == "written"
     assert "in ascending order." in course.starter.read_text(encoding="utf-8")
-    assert course.run("-m", "labkit.starters", "--check").status == 0
+    assert write(lab) == "current"
 
 
 def test_the_stub_names_the_task_and_the_size_of_the_gap():

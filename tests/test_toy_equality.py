@@ -151,8 +151,8 @@ def test_shared_memory_is_refused_to_ranks_of_two_hosts():
 
 def test_the_command_runs_from_the_labs_folder_and_under_torchrun():
     command = [
-        *("-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tensor_parallel_toy"),
-        *("test", "--ranks", "2"),
+        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),  # a free port
+        *("-m", "tensor_parallel_toy", "test", "--ranks", "2"),
     ]
     ran = subprocess.run(
         [sys.executable, *command], cwd=LAB, capture_output=True, text=True, timeout=170

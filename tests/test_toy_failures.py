@@ -19,17 +19,17 @@ from tensor_parallel_toy.launch import launch  # noqa: E402
 
 from labkit.ranks import RanksFailed  # noqa: E402
 
-TIMEOUT_S = 3
+TIMEOUT_S = 2
 
 # What rank 0 and rank 1 must say. What both refuse alike: test_toy_equality.py, in one launch.
 FAILURES = {
-    "one_call_more": ("rank 0: waited 3 s for the other ranks", "rank 1: did not end by itself"),
+    "one_call_more": ("rank 0: waited 2 s for the other ranks", "rank 1: did not end by itself"),
     "one_dies": ("rank 0: lost the connection", "rank 1: died of signal 9"),
     "one_raises": ("rank 0: rank 1 did not come to", "rank 1: this rank cannot go on"),
 }
 OVER_SHARED_MEMORY = FAILURES | {
     "one_call_more": (
-        "rank 0: waited 3 s for the other ranks: rank 1 sent nothing (receiving x[1], peer rank 1)",
+        "rank 0: waited 2 s for the other ranks: rank 1 sent nothing (receiving x[1], peer rank 1)",
         "rank 1: did not end by itself",
     ),
     "one_dies": ("rank 0: lost the connection to rank 1", "rank 1: died of signal 9"),

@@ -206,15 +206,6 @@ def test_axes_are_marked_at_round_numbers():
         assert figures.round_step(least) == pytest.approx(step)
 
 
-def test_the_card_witness_counts_bytes_inside_spans():
-    witness = trace.CardWitness()
-    witness.samples = [(0.0, 0), (1.0, 100), (2.0, 400), (3.0, 400)]
-    assert witness.share_during([(1.0, 2.0)]) == 0.75
-    assert witness.share_during([]) == 0
-    witness.samples = []
-    assert witness.share_during([(0, 1)]) is None
-
-
 @pytest.mark.torch
 def test_alone_schedules_keep_their_part_only():
     from tensor_parallel_toy.measure import plan

@@ -2,10 +2,10 @@
 
 import re
 
-from .choice import against_replicas, pair_or_replicas, three_machines
-from .collective import collectives, sequence_parallel, ways_to_all_reduce
+from .choice import against_replicas, three_machines
+from .collective import collectives, hierarchy, sequence_parallel, ways_to_all_reduce
 from .cost import decode_share, dispatch, protocols, regimes, roofline
-from .engine import lockstep, process_tree, token_path, tuesday
+from .engine import causes, lockstep, messages_of_a_step, process_tree, token_path, tuesday
 from .memory import gpu_memory, kv_heads, weights_per_rank
 from .overlap import overlap, recorded, steps_compared
 from .overview import decision, five_ways
@@ -21,11 +21,11 @@ from .schedules import schedules
 from .sharding import column_row, mlp, ring
 
 FIGURES = (
-    against_replicas, bubble_curves, collectives, column_row, decision, decode_loop,
-    decode_share, dispatch, five_ways, gpu_memory, grid, kv_heads, lockstep, mlp, overlap,
-    pair_or_replicas, process_tree, protocols, recorded, regimes, ring, roofline, schedules,
-    sequence_parallel, steps_compared, straggler, token_path, three_machines, tuesday, two_nodes,
-    users_served, ways_to_all_reduce, weights_per_rank,
+    against_replicas, bubble_curves, causes, collectives, column_row, decision, decode_loop,
+    decode_share, dispatch, five_ways, gpu_memory, grid, hierarchy, kv_heads, lockstep,
+    messages_of_a_step, mlp, overlap, process_tree, protocols, recorded, regimes, ring,
+    roofline, schedules, sequence_parallel, steps_compared, straggler, three_machines,
+    token_path, tuesday, two_nodes, users_served, ways_to_all_reduce, weights_per_rank,
 )  # fmt: skip
 
 

@@ -6,14 +6,16 @@ from .panels import panels
 
 LETTERS = "abc"
 SUB = "₀₁₂"
+RANKS = ("c0", "c1", "c3")  # green is left to what all ranks hold alike
 W, H = 34, 28
+RANKS_AT = ((54, 62), (196, 62), (196, 182), (54, 182))  # four ranks, round a ring
 
 
 def _buffers(d, x, y, rows, name=True):
     """rows[rank] is a list of (label, look) cells or None."""
     for rank, row in enumerate(rows):
         if name:
-            d.text(x - 8, y + rank * H + 19, f"rank {rank}", f"c{rank}", "end", 12, "bold")
+            d.text(x - 8, y + rank * H + 19, f"rank {rank}", RANKS[rank], "end", 12, "bold")
         for k, cell in enumerate(row):
             label, look = cell or ("", "bg")
             d.rect(x + k * W, y + rank * H, W, H - 4, look, "box" if look == "bg" else "edge")
@@ -23,7 +25,7 @@ def _buffers(d, x, y, rows, name=True):
 
 def collectives():
     """The four collectives among three ranks: what each brings, what each has afterwards."""
-    own = [[(LETTERS[r] + SUB[k], SERIES[r]) for k in range(3)] for r in range(3)]
+    own = [[(LETTERS[r] + SUB[k], RANKS[r]) for k in range(3)] for r in range(3)]
     total = [("Σ" + SUB[k], "fg") for k in range(3)]
     diagonal = [[own[r][k] if r == k else None for k in range(3)] for r in range(3)]
     cases = (
@@ -131,52 +133,41 @@ def sequence_parallel():
 
 def ways_to_all_reduce():
     """What rank 0 receives in a one-shot, a two-shot and a ring all-reduce among four ranks."""
-    at = [(54, 62), (196, 62), (196, 182), (54, 182)]
+    to_rank_0, round_the_ring = ((1, 0), (2, 0), (3, 0)), ((0, 1), (1, 2), (2, 3), (3, 0))
     drawings = []
-    for name, lines, alt in (
+    for name, arrows, sides, extra, lines, alt in (
         (
             "one-shot",
+            to_rank_0,
+            [(0, "c1")],
+            "arrow thick",
             ("1 round", "reads 3 payloads"),
             "Rank 0 reads the whole buffers of ranks 1, 2 and 3 in one round.",
         ),
         (
             "two-shot",
+            to_rank_0,
+            [(-5, "c1"), (5, "c2")],
+            "arrow",
             ("2 rounds", "reads 2 × 3/4 payload"),
             "In a first round rank 0 reads its quarter from ranks 1, 2 and 3 and adds it; in a "
             "second round it reads the finished quarters of the three.",
         ),
         (
             "ring",
+            round_the_ring,
+            [(0, "c0")],
+            "arrow",
             ("6 hops, one after the other", "receives 6 × 1/4 payload"),
             "Rank 0 receives a quarter of the payload from its left neighbour six times.",
         ),
     ):
         d = Drawing(250, 262)
         d.text(125, 18, name, "fg", size=15, extra="bold")
-        for peer in (1, 2, 3):
-            (x, y), (x0, y0) = at[peer], at[0]
-            length = ((x - x0) ** 2 + (y - y0) ** 2) ** 0.5
-            ux, uy = (x0 - x) / length, (y0 - y) / length
-            for side, colour in {"one-shot": [(0, "c1")], "two-shot": [(-5, "c1"), (5, "c2")]}.get(
-                name, [(0, "c0")]
-            ):
-                dx, dy = -uy * side, ux * side
-                start, end = (
-                    (x + 26 * ux + dx, y + 26 * uy + dy),
-                    (x0 - 28 * ux + dx, y0 - 28 * uy + dy),
-                )
-                if name == "one-shot":
-                    d.line([start, end], colour, "arrow thick")
-                elif name == "two-shot":
-                    d.line([start, end], colour, "arrow")
-        if name == "ring":
-            for a, b in ((0, 1), (1, 2), (2, 3), (3, 0)):
-                (x, y), (x1, y1) = at[a], at[b]
-                length = abs(x1 - x) + abs(y1 - y)
-                ux, uy = (x1 - x) / length, (y1 - y) / length
-                colour = "c0" if b == 0 else "muted"
-                d.line([(x + 26 * ux, y + 26 * uy), (x1 - 28 * ux, y1 - 28 * uy)], colour, "arrow")
-        for rank, (x, y) in enumerate(at):
+        for a, b in arrows:
+            for side, colour in sides:
+                _arrow(d, RANKS_AT[a], RANKS_AT[b], side, colour if b == 0 else "muted", extra)
+        for rank, (x, y) in enumerate(RANKS_AT):
             d.rect(x - 24, y - 18, 48, 36, "fg" if rank == 0 else "idle", "edge", 8)
             d.text(x, y + 5, f"rank {rank}", "bg" if rank == 0 else "fg", size=12)
         d.text(125, 228, lines[0], "fg", size=13)
@@ -188,3 +179,49 @@ def ways_to_all_reduce():
         "arrow is a whole payload, a thin one a quarter. In two-shot, orange is the first round "
         "(its own quarter of every buffer, to add) and green the second (the finished quarters).",
     )
+
+
+def hierarchy():
+    """An all-reduce over two nodes of four GPUs: inside each node, across, inside again."""
+    drawings = []
+    for stage, (name, what, alt) in enumerate(
+        (
+            ("1. reduce-scatter inside", "a quarter of the node's sum each", "its node's sum"),
+            ("2. all-reduce across", "each quarter over its own card", "the whole sum"),
+            ("3. all-gather inside", "every GPU gets all quarters", "the whole sum"),
+        )
+    ):
+        d = Drawing(250, 186)
+        d.text(125, 16, name, "fg", size=14, extra="bold")
+        for node in range(2):
+            x = 4 + node * 134
+            d.rect(x, 28, 108, 130, "bg", "box", 8)
+            d.text(x + 54, 150, f"node {node}", "muted", size=12)
+            for gpu in range(4):
+                for block in range(4):
+                    held = stage == 2 or block == gpu
+                    fill = ("c2" if stage else SERIES[node]) if held else "bg"
+                    at = x + 14 + block * 20, 36 + gpu * 25
+                    d.rect(*at, 20, 18, fill, "edge" if held else "box")
+        if stage == 1:
+            for gpu in range(4):
+                y = 45 + gpu * 25
+                d.line([(113, y), (137, y)], "c2", "thick")
+        d.text(125, 178, what, "fg", size=12)
+        held = "all four quarters" if stage == 2 else "one quarter"
+        drawings.append((d, f"{name[3:]}: {what}. Each GPU then holds {held} of {alt}."))
+    return panels(
+        drawings,
+        "Two nodes of four GPUs. A row is a GPU's buffer after the stage. Blue and orange are sums "
+        "of one node, green is the sum of both; only the second stage meets the slow link.",
+    )
+
+
+def _arrow(d, start, end, side, colour, extra):
+    """From one rank's box to another's, `side` pixels beside the straight line between them."""
+    (x, y), (x1, y1) = start, end
+    length = ((x1 - x) ** 2 + (y1 - y) ** 2) ** 0.5
+    ux, uy = (x1 - x) / length, (y1 - y) / length
+    dx, dy = -uy * side, ux * side
+    ends = [(x + 26 * ux + dx, y + 26 * uy + dy), (x1 - 28 * ux + dx, y1 - 28 * uy + dy)]
+    d.line(ends, colour, extra)

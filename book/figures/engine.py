@@ -109,8 +109,48 @@ def token_path():
     return d.figure(
         alt,
         "Green: the only places where the ranks meet. Numbers: microseconds of our model's step at "
-        "batch 1, to read a rank's half of a matrix or to make a measured all-reduce.",
+        "batch 1, to read a rank's half of a matrix, or of an all-reduce measured with vLLM's own "
+        "kernel.",
     )
+
+
+def messages_of_a_step(name="lab-02/captures/tp2/report.json"):
+    """What crosses in a prefill and in a decode step of the recorded toy, in the order made."""
+    report = capture(name)
+    layers, prompts = report["config"]["num_hidden_layers"], report["prompts"]
+    left, wide, tall = 10, 40, 56
+    d, said = Drawing(WIDTH, 238), []
+    kinds = (
+        (f"prefill, {sum(map(len, prompts))} tokens", 0),
+        (f"decode, {len(prompts)} tokens", 1),
+    )
+    most = max(total / n for n, total in report["ranks"][0]["steps_together"][0].values())
+    for row, (title, step) in enumerate(kinds):
+        made, floor = report["ranks"][0]["steps_together"][step], 88 + row * 88
+        (sums, summed), (joins, joined) = made["all_reduce"], made["all_gather"]
+        d.text(left, floor - tall - 12, title, "fg", "start", 14, "bold")
+        told = f"{sums} x {summed // sums:,} and {joined // joins:,} bytes"
+        d.text(WIDTH - 10, floor - tall - 12, told, "muted", "end", 13)
+        for k in range(sums + joins):
+            size = summed / sums if k < sums else joined / joins
+            d.rect(left + k * wide, floor - size / most * tall, wide - 6, size / most * tall,
+                   "c2" if k < sums else "c3")  # fmt: skip
+        d.line([(left, floor), (left + wide * (sums + joins) - 6, floor)], "muted", "thin")
+        said.append(f"{title}: {sums} all-reduces of {summed // sums:,} bytes and {joins} "
+                    f"all-gather of {joined // joins:,}")  # fmt: skip
+    places = ["emb."] + [f"layer {n}" for n in range(layers)] + ["logits"]
+    x = left
+    for place in places:
+        width = 2 * wide if place.startswith("layer") else wide
+        d.text(x + width / 2 - 3, 194, place, "muted", size=12)
+        x += width
+    key(d, 208, {"all-reduce": "c2", "all-gather": "c3"})
+    return d.figure(
+        "What crosses in a step, in order: the embedding, two per layer, the logits. "
+        + "; ".join(said) + ".",
+        "The messages of two recorded steps, two requests together: one for the embedding, two in "
+        "each layer (after attention and after the MLP), one for the logits.",
+    )  # fmt: skip
 
 
 def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
@@ -141,6 +181,53 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
         alt,
         f"Rank 2 computes {slow:g} times as long, and every rank's round takes "
         f"{step / healthy:.2f} times as long. Only the waiting tells who is slow.",
+    )
+
+
+CAUSES = {
+    "the start-up": {
+        "smaller world sizes than planned?": "replicas",
+        "more KV heads held than there are?": "copied-heads",
+    },
+    "ranks of tensor parallelism": {
+        "others on a core, not the slow rank's?": "disturbed",
+        "one computes longer, core shared?": "busy-neighbour",
+        "one computes longer, core its own?": "slow-rank",
+        "the typical transfer longer?": "slow-link",
+        "only the slowest transfers longer?": "unsteady-link",
+    },
+    "stages of a pipeline": {
+        "fewer requests in flight than stages?": "starved",
+        "one stage busier than the others?": "slow-stage",
+    },
+    "a training step": {"a larger share of it spent waiting?": "no-overlap"},
+    "none of these": {"": "healthy"},
+}
+
+
+def causes():
+    """From evidence to cause: the questions in the order in which the first yes decides."""
+    lane = 32
+    d = Drawing(WIDTH, 20 + lane * sum(1 + len(asked) for asked in CAUSES.values()) - lane)
+    y, said, spine = 18, [], []
+    for heading, asked in CAUSES.items():
+        last = heading == "none of these"
+        d.text(22, y, heading, "fg", "start", 14, "bold")
+        spine.append(y - 5)
+        y += 0 if last else lane
+        for question, cause in asked.items():
+            d.text(22, y, question, "fg", "start", 13)
+            d.line([(8, y - 5), (18, y - 5)], "muted", "thin")
+            d.line([(275, y - 5), (290, y - 5)], "muted", "arrow")
+            d.rect(291, y - 19, 124, 26, "c2" if last else "c0", "edge", 5)
+            d.text(353, y - 1, cause, "bg", size=13, extra="bold")
+            said.append(f"{heading}: {question} {cause}")
+            y += lane
+    d.line([(8, spine[0]), (8, y - lane - 5)], "muted", "thin")
+    return d.figure(
+        "Questions from the top; the first yes is the cause. " + "; ".join(said) + ".",
+        "Ask from the top, of what the evidence holds: the first yes is the cause. Transfers and "
+        "waiting are compared with the healthy day.",
     )
 
 

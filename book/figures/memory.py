@@ -52,7 +52,8 @@ def weights_per_rank(config="llama-3.1-8b"):
     alt = f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + "."
     caption = (
         f"{proper_name(config)} in bf16. Above, everything a rank holds. Below, what it holds "
-        "beyond the parameters divided by TP, on a scale of its own."
+        "beyond the parameters divided by TP, on a scale of its own; the other part of the norms "
+        "is too thin to be seen."
     )
     return d.figure(alt, caption)
 
@@ -119,6 +120,8 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
         cache = max(0.0, memory["kv_bytes"])
         rest = box.reported_bytes - memory["weights_bytes"] - other - cache
         d.text(6, y - 9, f"TP={tp}", "fg", "start", 14, "bold")
+        d.text(262, y - 9, f"weights {memory['weights_bytes'] / GB:.1f}", "c0", "end", 13)
+        d.text(414, y - 9, f"everything else {other / GB:.1f}", "c1", "end", 13)
         x = 6.0
         for fill, size in zip(
             ("c0", "c1", "c3", "idle"), (memory["weights_bytes"], other, cache, rest), strict=True

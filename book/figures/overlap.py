@@ -107,7 +107,7 @@ def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
     )
     caption = (
         "One MLP of one step, recorded on two processor cores: real gloo messages, each rank "
-        "behind a shaped link. The whole step is longer; its table follows."
+        "behind a shaped link. The whole step is longer; the next figure has it."
     )
     return drawing.figure(alt, caption, min_width=int(drawing.width))
 
@@ -116,6 +116,7 @@ def steps_compared():
     """Whole training steps of every capture, as parts of the sequential order's."""
     names = [f"toy-{p}-ranks-{link}" for p in (2, 4) for link in ("1gbit", "loopback", "shm")]
     kinds = {"overlap": "c0", "DTensor": "c1", "DTensor, patient": "c3"}
+    words = ("overlap", "DTensor", "DTensor, helped")
     left, lane, low, high = 168, 34, 0.4, 2.1
     d = Drawing(WIDTH, 24 + lane * len(names) + 60)
 
@@ -137,11 +138,12 @@ def steps_compared():
         shares = {mode: steps[mode] / steps["sequential"] for mode in kinds}
         for shape, (mode, share) in enumerate(shares.items()):
             d.dot(at(share), y, kinds[mode], shape, 5)
-        told = ", ".join(f"{mode} {share:.0%}" for mode, share in shares.items())
+        told = ", ".join(
+            f"{word} {share:.0%}" for word, share in zip(words, shares.values(), strict=True)
+        )
         said.append(
             f"{ranks} ranks, {shown}: {told}, bound {run['bound_s'] / steps['sequential']:.0%}"
         )
-    words = ("overlap", "DTensor", "DTensor, helped")
     for k, (word, fill) in enumerate(zip(words, kinds.values(), strict=True)):
         x, y = 14 + (k % 2) * 200, 24 + lane * len(names) + 24 + (k // 2) * 24
         d.dot(x + 7, y - 4, fill, k, 5)

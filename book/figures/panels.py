@@ -15,23 +15,24 @@ def panels(
     caption: str,
     says: Sequence[str] = (),
     frames: bool = False,
+    start: int = 0,
 ) -> str:
     """One figure of (drawing, text alternative) pairs, which stand below each other on a phone.
 
     says: what to tell at each step; then what `part` marks comes step by step, or with `frames`
-    drawing k at step k, by src/widgets/lab-steps.js. Without it, and in print, all is seen at once.
+    drawing k at step k, by src/widgets/lab-steps.js, which opens at step `start`. Without it, and
+    in print, all is seen at once.
     """
     shown = "".join(
-        f'<svg role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}" '
-        f'viewBox="0 0 {d.width:g} {d.height:g}" width="{d.width:g}"'
-        + (f' data-step="{k}">' if frames else ">")
-        + f"{''.join(d.parts)}</svg>"
-        for k, (d, alt) in enumerate(drawings)
+        d.inline(alt, f' data-step="{k}"' if frames else "") for k, (d, alt) in enumerate(drawings)
     )
     opening, closing = '<div class="panels">', "</div>"
     if says:
         told = escape(json.dumps(says), quote=True)
-        opening, closing = f'<lab-steps class="panels" says="{told}">', "</lab-steps>"
+        opening, closing = (
+            f'<lab-steps class="panels" start="{start}" says="{told}">',
+            "</lab-steps>",
+        )
     return (
         f'<figure class="lab-figure">{opening}{shown}{closing}'
         f"<figcaption>{escape(caption)}</figcaption></figure>"

@@ -51,7 +51,7 @@ def grid(p=4, m=8):
         f"are idle."
     )
     caption = (
-        f"{p} stages, {m} microbatches, a colour each. {idle} of {p * len(rows[0])} cells are "
+        f"{p} stages; the number is the microbatch. {idle} of {p * len(rows[0])} cells are "
         f"idle, grey: a bubble of {share}."
     )
     return d.figure(alt, caption, min_width=int(d.width))
@@ -106,21 +106,22 @@ def decode_loop(p=4, flights=(1, 2, 4), ticks=10):
         "Decoding: the number is the microbatch, which enters stage 0 again only after it has left "
         "the last stage. A pipeline is full when as many are in flight as it has stages.",
         says,
+        start=p,  # the first microbatch is back on stage 0, and the grids differ
     )
 
 
 def _round_trips(p, in_flight, ticks, size=22):
     """(drawing, what it says) of one number of microbatches: the loop, and the grid it leaves."""
-    left, top, box = 58, 112, 54
+    left, top, box, gap = 58, 112, 42, 14
     d = Drawing(left + 8 + ticks * size, top + p * size + 8)
     one = "microbatch" if in_flight == 1 else "microbatches"
     d.text(left, 16, f"{in_flight} {one} in flight", "fg", "start", 13, "bold")
-    spots = [left + stage * (box + 16) for stage in range(p)]
+    spots = [left + stage * (box + gap) for stage in range(p)]
     for stage, x in enumerate(spots):
         d.text(x + box / 2, 38, f"stage {stage}", "muted", size=12)
         d.rect(x, 44, box, 24, "idle", "edge", 5)
         if stage:
-            d.line([(x - 15, 56), (x - 2, 56)], "muted", "arrow")
+            d.line([(x - gap + 1, 56), (x - 2, 56)], "muted", "arrow")
     back = [(spots[-1] + box / 2, 69), (spots[-1] + box / 2, 92), (spots[0] + box / 2, 92)]
     d.line([*back, (spots[0] + box / 2, 71)], "muted", "arrow")
     d.text((back[0][0] + back[2][0]) / 2, 86, "its next token begins", "muted", size=12)
@@ -196,10 +197,10 @@ def two_nodes():
 
 
 def bubble_curves():
-    """Bubble against microbatches for several depths, with the 10 % line."""
+    """Bubble against microbatches for several depths, with the 10% line."""
     lab04 = solution("lab-04")
     ms = [1, 2, 4, 8, 16, 32, 64, 128]
-    ticks = [(v / 100, f"{v} %") for v in (0, 10, 25, 50, 75, 100)]
+    ticks = [(v / 100, f"{v}%") for v in (0, 10, 25, 50, 75, 100)]
     plot = Plot(
         (1, 128),
         (0, 1),
@@ -225,7 +226,7 @@ def bubble_curves():
         "at "
         f"(p-1)/p and falls towards zero. Ten percent is reached at m = {needs}."
     )
-    return plot.figure(alt, f"Microbatches for a bubble of at most 10 %: {needs}.", min_width=680)
+    return plot.figure(alt, f"Microbatches for a bubble of at most 10%: {needs}.", min_width=680)
 
 
 CONTEXT = 1000  # tokens that every user's cache holds

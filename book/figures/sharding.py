@@ -51,8 +51,7 @@ def column_row():
     )
     caption = (
         "Blue is rank 0, orange is rank 1, green is the same on both, grey is x, which both have. "
-        "The names speak of Wᵀ, the paper's A. W itself is stored as [out, in]: a column here is a "
-        "row there."
+        "W is stored as [out, in], so a column of the drawn Wᵀ is a row there."
     )
     return d.figure(alt, caption, min_width=680)
 

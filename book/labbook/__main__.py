@@ -1,7 +1,5 @@
 """mdBook's protocol: `supports RENDERER`, or [context, book] on stdin and the book on stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -40,7 +38,9 @@ def main() -> int:
     json.dump(book, sys.stdout)
     took = time.perf_counter() - start
     fresh = f"{build.cache.misses} results computed afresh" if build.cache.misses else "all cached"
-    print(f"labbook: {len(pages)} pages, {build.counts}; {took:.2f} s, {fresh}", file=sys.stderr)
+    build.counts["formula"] = build.formulas.converted
+    counts = ", ".join(f"{n} {kind}" for kind, n in build.counts.most_common())
+    print(f"labbook: {len(pages)} pages; {counts}; {took:.2f} s, {fresh}", file=sys.stderr)
     return 0
 
 

@@ -1,7 +1,5 @@
 """Results kept between builds, keyed by everything they depend on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

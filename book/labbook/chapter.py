@@ -14,14 +14,13 @@ Fences: `python,eval` runs and shows what it printed (`,hide` hides the source),
 fence must compile, and every fence names its language.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io
 import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from html import escape
 from pathlib import Path
@@ -42,22 +41,6 @@ TYPED_NUMBER = re.compile(
 )
 
 
-@dataclass
-class Counts:
-    """What a build computed; printed at its end."""
-
-    values: int = 0
-    checks: int = 0
-    formulas: int = 0
-    figures: int = 0
-    excerpts: int = 0
-    blocks: int = 0
-    facts: int = 0
-
-    def __str__(self) -> str:
-        return ", ".join(f"{n} {name}" for name, n in asdict(self).items())
-
-
 @dataclass(frozen=True)
 class Job:
     """Something to run: the source of a directive or of an eval fence."""
@@ -70,13 +53,16 @@ class Job:
 
 @dataclass
 class Build:
-    """What all chapters share; `namespace(source)` gives the names a chapter's code may use."""
+    """What all chapters share; `namespace(source)` gives the names a chapter's code may use.
+
+    counts: how many directives of each kind there were, for the line that a build ends with.
+    """
 
     repo: Path
     cache: Cache
     namespace: Callable[[str], dict[str, Any]]
     sources: set[str] = field(default_factory=set)
-    counts: Counts = field(default_factory=Counts)
+    counts: Counter[str] = field(default_factory=Counter)
     formulas: Formulas = field(default_factory=Formulas)
 
 
@@ -153,7 +139,7 @@ def _included(target: str, build: Build) -> str:
     name, _, heading = place.partition(":#")
     file = find_file(build.repo, name)
     text = section(file.read_text(encoding="utf-8"), heading, name)
-    build.counts.excerpts += 1
+    build.counts["include"] += 1
     how, _, names = option.partition(" ")
     if option == "before subsections":
         text = text.partition("\n###")[0]
@@ -276,12 +262,7 @@ def _check_fence(fence: Fence) -> None:
 
 
 def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
-    kinds = [job.kind for job in jobs]
-    build.counts.values += kinds.count("py")
-    build.counts.checks += kinds.count("check")
-    build.counts.figures += kinds.count("figure")
-    build.counts.excerpts += kinds.count("stub") + kinds.count("hints")
-    build.counts.blocks += kinds.count("block")
+    build.counts.update(job.kind for job in jobs)
     if not jobs:
         return []
     key = [file, *((job.kind, job.source) for job in jobs)]
@@ -375,17 +356,14 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
             blocks.append(value)
             return f"\x00{len(blocks) - 1}\x00"
 
-        before = build.formulas.converted
         filled = DIRECTIVE.sub(one, text)
         if piece.file.startswith(README):
             filled = re.sub(r"(?<=\d) us\b", " µs", filled)  # READMEs are read in terminals, too
         try:
-            done = build.formulas.replace(filled)
+            return build.formulas.replace(filled)
         except BookError as error:
             line = piece.line + piece.text.count("\n", 0, offset) + error.line
             raise BookError(error.message, piece.file, line) from None
-        build.counts.formulas += build.formulas.converted - before
-        return done
 
     done = outside_code(piece.text, fill)
     return re.sub("\x00(\\d+)\x00", lambda m: blocks[int(m[1])], done)
@@ -395,7 +373,7 @@ def _fact(source: str, build: Build) -> str:
     text, _, key = source.rpartition(" | ")
     if key not in build.sources:
         raise BookError(f"no source {key!r} in sources.md")
-    build.counts.facts += 1
+    build.counts["fact"] += 1
     return f'<a class="source" href="sources.html#{key}" title="Source: {key}">{text}</a>'
 
 

@@ -1,7 +1,5 @@
 """Files of the repository, and sections of READMEs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """TeX between dollars becomes MathML: no script, no network, read aloud by a screen reader."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

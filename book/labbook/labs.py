@@ -1,7 +1,5 @@
 """What chapters say about the labs, read from the labs: claims, tasks, stubs, mistakes, facts."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect
@@ -16,7 +14,7 @@ from typing import Any
 from labkit.claims import Claim, claims_in, points_of_tasks, shown
 from labkit.loading import ROOT, Lab, LoadError, choose_lab, find_labs, load_module
 from labkit.starters import derive
-from labkit.tasks import hints_of, task_of_check, tasks_of
+from labkit.tasks import hints_of, tasks_of
 
 from .markdown import BookError
 
@@ -47,20 +45,6 @@ def claims(prefix: str) -> list[Claim]:
     if not found:
         raise BookError(f"{prefix} has no graded claims")
     return found
-
-
-def claims_table(prefix: str, first: int = 1, last: int = 99) -> str:
-    """A table: points, claim, where it can run; of the tasks from first to last."""
-    rows = ["| points | what is proved |", "|--:|---|"]
-    needs = {"gpu": "CUDA GPUs", "vllm": "vLLM", "torch": "Torch"}
-    for claim in claims(prefix):
-        task = task_of_check(lab(prefix), claim.name)
-        if task and not first <= task.number <= last:
-            continue
-        needed = [text for mark, text in needs.items() if mark in claim.marks]
-        extra = f" *(needs {' and '.join(needed)})*" if needed else ""
-        rows.append(f"| {claim.points} | {_cell(shown(claim.text, True))}{extra} |")
-    return "\n".join(rows)
 
 
 # --- what the learner writes ------------------------------------------------------------------
@@ -121,7 +105,7 @@ def hints(target: str) -> str:
     if name not in known:
         raise BookError(f"{prefix} has no hints for {name!r}; it has: {', '.join(known)}")
     shown = ""
-    titles = (f"Stuck on <code>{name}</code>? The idea", "A sketch", "The formula")
+    titles = (f"Stuck on <code>{name}</code>? The idea", "A sketch", "The formula, and its code")
     for title, text in reversed([*zip(titles, known[name], strict=True)]):
         shown = f'<details class="hint"><summary>{title}</summary>\n\n{text}\n\n{shown}</details>\n'
     return shown

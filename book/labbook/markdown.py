@@ -1,7 +1,5 @@
 """Split a chapter into prose and fenced code, keeping every piece's place in its file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The names a chapter's expressions may use."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -12,6 +10,10 @@ from typing import Any
 from .cache import Cache
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
+OF_LABS = (  # functions of labs.py
+    "fact facts stub hints stretch_points claims extra_points tasks_table bug_hunt mistakes "
+    "capture log_lines bill_models gaps model models quote"
+).split()
 
 
 def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict[str, Any]:
@@ -34,25 +36,8 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "human_bytes": human_bytes,
         "microseconds": microseconds,
         "figures": figures,
-        "fact": labs.fact,
-        "facts": labs.facts,
-        "stub": labs.stub,
-        "hints": labs.hints,
-        "stretch_points": labs.stretch_points,
-        "claims": labs.claims,
-        "extra_points": labs.extra_points,
-        "claims_table": labs.claims_table,
-        "tasks_table": labs.tasks_table,
-        "bug_hunt": labs.bug_hunt,
-        "mistakes": labs.mistakes,
-        "capture": labs.capture,
-        "log_lines": labs.log_lines,
-        "bill_models": labs.bill_models,
-        "gaps": labs.gaps,
-        "model": labs.model,
-        "models": labs.models,
+        **{name: getattr(labs, name) for name in OF_LABS},
         "vllm": labs.quotations(),
-        "quote": labs.quote,
         "screen": functools.partial(screens.screen, cache=cache),
     }
     for number in set(re.findall(r"\blab(\d\d)\b", source)):

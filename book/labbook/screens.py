@@ -4,8 +4,6 @@ The command runs in a copy of the labs, so an edited starter.py here changes no 
 the checkout is written.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import os
@@ -76,8 +74,10 @@ def plant(lab_folder: Path, mistake: str) -> None:
         raise BookError(f"no mistake {mistake!r}")
     body = ast.get_source_segment(bank, node)
     solution = (lab_folder / "solution.py").read_text(encoding="utf-8")
-    text = f"{solution}\n\n{body}\n\n\n{mistake.partition('__')[0]} = {mistake}\n"
-    (lab_folder / "starter.py").write_text(text, encoding="utf-8")
+    starter = lab_folder / "starter.py"
+    header = starter.read_text(encoding="utf-8").partition("\n")[0]  # so that its lines count alike
+    text = f"{header}\n{solution}\n\n{body}\n\n\n{mistake.partition('__')[0]} = {mistake}\n"
+    starter.write_text(text, encoding="utf-8")
 
 
 def copy_labs(folder: Path, *labs: Any) -> Path:

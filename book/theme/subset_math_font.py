@@ -7,8 +7,6 @@ python book/theme/subset_math_font.py FONT.woff2
 A browser stretches braces, roots and arrows only with the OpenType MATH table; it is kept.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,11 +1,9 @@
 """A warm Python with numpy, from which one sandboxed worker is forked per submission.
 
 It never sees a test, a solution, a key or a verdict. A request on the control socket is a JSON
-object and three descriptors: the worker's data socket, the pipe its output goes to, and a lifeline
-on which the worker's monitor reports, and by whose end it knows that the grader is gone.
-
-fork server: forks a monitor, outside the worker's namespaces, which watches its memory and kills it
-monitor: forks the worker, process 1 of its own namespaces
+object and three descriptors: the worker's data socket, the pipe its output goes to, and a lifeline,
+on which this process reports how the worker ended, and by whose end it knows that the grader is
+gone. Of all workers it watches the memory.
 """
 
 import ctypes.util  # noqa: F401  (imported before the walls go up, as is everything below)
@@ -17,11 +15,11 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import statistics  # noqa: F401
 import sys
-import time
 import traceback
 import types
 import typing  # noqa: F401
@@ -35,6 +33,7 @@ import wire
 import worker
 
 POLL_S = 0.05
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 REHEARSED = """
@@ -65,7 +64,7 @@ def warm_up():
     server.module = types.ModuleType("rehearsed")
     exec(compile(REHEARSED, "rehearsed", "exec"), server.module.__dict__)
     for _ in range(30):
-        server.do_call(1, "layer", (np.zeros((2, 2)), np.zeros((2, 2)), 2), {}, None)
+        server.do_call(1, "layer", (np.zeros((2, 2)), np.zeros((2, 2)), 2), {}, None, True)
         wire.decode(wire.encode((values, {"x": values})))
 
 
@@ -73,25 +72,54 @@ def main():
     config = json.loads(sys.argv[1])
     control = socket.socket(fileno=config["control"])
     program = walls.seccomp_program() if "seccomp" in config["layers"] else None
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # monitors report on their lifeline; no zombies
     warm_up()
     gc.collect()
     gc.freeze()
     control.send(b"ready")
+    workers, pause = Workers(control), POLL_S
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 65536, 3)
-        if not message:
-            return
-        if os.fork() == 0:
-            control.close()
+        ready = workers.ready(pause)
+        pause = min(POLL_S, 2 * pause)
+        for descriptor in ready:  # the control socket first: what ends after it frees descriptors
+            if descriptor != control.fileno():
+                workers.end(descriptor)
+                continue
+            message, descriptors, _, _ = socket.recv_fds(control, 65536, 3)
+            if not message:
+                return workers.end_all()
+            start(config, json.loads(message), program, workers, *descriptors)
+            pause = POLL_S / 10  # a new one may grow fast
+        if not ready:
+            workers.look_at_memory()
+
+
+def start(config, limits, program, workers, data, output, lifeline):
+    """Fork a worker, process 1 of a namespace; it reports the walls around it, then serves."""
+    isolated = "namespaces" in config["layers"]
+    try:
+        if isolated:
+            walls.unshare(walls.CLONE_NEWPID)  # of the next child
+        child = os.fork()
+        if child == 0:
             try:
-                monitor(config, json.loads(message), program, *descriptors)
+                what = {"layers": close_the_walls(config, limits, program)}
             except BaseException:
-                _report(descriptors[2], {"setup": traceback.format_exc(limit=3)})
+                what = {"setup": traceback.format_exc(limit=3)}
+            _report(lifeline, what)
+            try:
+                if "layers" in what:
+                    worker.serve(data, output, limits["lab"])  # it closes all others
             finally:
                 os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        if isolated:
+            walls.back_to_own_processes()
+        workers.add(child, lifeline, limits["memory_bytes"], in_group=not isolated)
+    except OSError as error:
+        _report(lifeline, {"setup": str(error)})
+        os.close(lifeline)
+    finally:
+        os.close(data)
+        os.close(output)
 
 
 def _report(lifeline, what):
@@ -101,123 +129,91 @@ def _report(lifeline, what):
         pass  # nobody is left to tell
 
 
-def monitor(config, limits, program, data, output, lifeline):
-    """Start the worker in namespaces of its own, watch its memory, kill it, report how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    layers = config["layers"]
+def folder_of(child):
+    """Where a worker without namespaces works; one with them has a /tmp of its own."""
+    return f"/tmp/grading-worker-{child}"
+
+
+def _resident(process):
+    with open(f"/proc/{process}/statm") as file:
+        return int(file.read().split()[1]) * PAGE
+
+
+class Workers:
+    """Those that live. One ends when it exits, when the grader hangs up, when it is the largest of
+    some that are too large together."""
+
+    def __init__(self, control):
+        self.poll = select.poll()
+        self.poll.register(control, select.POLLIN)
+        self.by_descriptor = {}  # each of a worker's two -> (its id, both, in_group)
+        self.memory_bytes, self.inherited = 0, _resident(os.getpid())
+
+    def add(self, child, lifeline, memory_bytes, in_group):
+        exited, self.memory_bytes = os.pidfd_open(child), memory_bytes
+        for descriptor in (exited, lifeline):
+            self.by_descriptor[descriptor] = child, exited, lifeline, in_group
+            self.poll.register(descriptor, select.POLLIN)
+
+    def ready(self, pause):
+        limit = 1000 * pause if self.by_descriptor else None
+        return [descriptor for descriptor, _ in self.poll.poll(limit)]
+
+    def look_at_memory(self):
+        resident = {exited: _resident(child) for child, exited, _, _ in self.by_descriptor.values()}
+        for exited, size in resident.items():
+            if not size:  # its first thread has ended; what the others use cannot be seen
+                self.end(exited)
+        own = sum(max(0, size - self.inherited) for size in resident.values())
+        if own > self.memory_bytes:
+            self.end(max(resident, key=resident.get), "memory")
+
+    def end(self, descriptor, reason="exited"):
+        """Kill it, and report how it ended once it and all of its threads are gone."""
+        if descriptor not in self.by_descriptor:
+            return  # both of its descriptors were ready
+        child, exited, lifeline, in_group = self.by_descriptor[descriptor]
+        if descriptor == lifeline:
+            reason = "told"
+        if in_group:  # without namespaces, some of its processes may have outlived it
+            try:
+                os.killpg(child, signal.SIGKILL)
+            except OSError:
+                pass
+        os.kill(child, signal.SIGKILL)
+        _, status, usage = os.wait4(child, 0)
+        if in_group:
+            shutil.rmtree(folder_of(child), ignore_errors=True)
+        report = {
+            "reason": reason,
+            "exit": os.waitstatus_to_exitcode(status),
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+        }
+        _report(lifeline, report)
+        for one in (exited, lifeline):
+            del self.by_descriptor[one]
+            self.poll.unregister(one)
+            os.close(one)
+
+    def end_all(self):
+        for descriptor in list(self.by_descriptor):
+            self.end(descriptor)
+
+
+def close_the_walls(config, limits, program):
+    """Every layer around this process, in the order in which each can still be put up."""
+    layers, active = config["layers"], []
     uid = limits["uid"]
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         walls.stay_dumpable()
-    uid, gid = os.getuid(), os.getgid()
-    flags = 0
     if "namespaces" in layers:
-        flags = walls.CLONE_NEWUSER | walls.CLONE_NEWNS | walls.CLONE_NEWPID
-        flags |= walls.CLONE_NEWNET | walls.CLONE_NEWIPC | walls.CLONE_NEWUTS
-    if flags:
         # The limit counts per user namespace. Set before, it bounds this one and those of the
         # submission's other workers together; each gets its own below.
         resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"] * walls.MAX_WORKERS,) * 2)
-        walls.unshare(flags)
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"1000 {uid} 1"),
-            ("gid_map", f"1000 {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    ready, ready_in_worker = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(ready)
-        os.close(lifeline)
-        try:
-            active = close_the_walls(config, limits, program)
-            os.write(ready_in_worker, json.dumps(active).encode())
-        except BaseException:
-            os.write(ready_in_worker, traceback.format_exc(limit=3).encode())
-            os._exit(1)
-        os.close(ready_in_worker)
-        worker.serve(data, output, limits["lab"])
-        os._exit(0)
-    os.close(ready_in_worker)
-    os.close(data)
-    os.close(output)
-    try:
-        active = json.loads(_read_all(ready))
-    except ValueError as problem:
-        os.kill(child, signal.SIGKILL)
-        _report(lifeline, {"setup": str(getattr(problem, "doc", problem))})
-        return
-    _report(lifeline, {"layers": active})
-    reason = watch(child, lifeline, limits["memory_bytes"])
-    if "namespaces" not in layers:
-        _kill_group(child)
-    try:
-        os.kill(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    _, status, usage = os.wait4(child, 0)
-    _report(
-        lifeline,
-        {
-            "reason": reason,
-            "exit": os.waitstatus_to_exitcode(status),
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "peak_bytes": usage.ru_maxrss * 1024,
-        },
-    )
-
-
-def _read_all(descriptor):
-    data = b""
-    while chunk := os.read(descriptor, 65536):
-        data += chunk
-    os.close(descriptor)
-    return data
-
-
-def _kill_group(worker):
-    try:
-        os.killpg(worker, signal.SIGKILL)
-    except OSError:
-        pass
-
-
-def watch(worker, lifeline, memory_bytes):
-    """Until the worker ends, the grader hangs up or the memory is too much; says which."""
-    exited = os.pidfd_open(worker)
-    poll = select.poll()
-    poll.register(exited, select.POLLIN)
-    poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    page = os.sysconf("SC_PAGE_SIZE")
-    pause = POLL_S / 10
-    while True:
-        events = dict(poll.poll(pause * 1000))
-        if exited in events:
-            return "exited"
-        if lifeline in events:
-            return "told"
-        pause = min(POLL_S, 2 * pause)
-        try:
-            with open(f"/proc/{worker}/statm") as file:
-                resident = int(file.read().split()[1]) * page
-        except OSError:
-            time.sleep(0.001)
-            continue
-        if not resident:  # its first thread has ended; what the others use can no longer be seen
-            return "exited"
-        if resident > memory_bytes:
-            return "memory"
-
-
-def close_the_walls(config, limits, program):
-    """Every layer around this process, in the order in which each can still be put up."""
-    layers, active = config["layers"], []
-    if "namespaces" in layers:
-        walls.die_with_parent()
+        walls.enter_namespaces(os.getuid(), os.getgid())
         active += ["user", "mount", "pid", "net", "ipc", "uts"]
         walls.sethostname("sandbox")
         size = f"size={limits['disk_bytes']},nr_inodes={limits['files']},mode=0700"
@@ -226,8 +222,13 @@ def close_the_walls(config, limits, program):
         nosuid = walls.MS_NOSUID | walls.MS_NODEV | walls.MS_NOEXEC
         walls.mount_tmpfs("/proc", "size=4k,nr_inodes=2", nosuid | walls.MS_RDONLY)
         active.append("tmpfs")
+    walls.die_with_parent()
     os.setsid()  # kill(0) reaches a process group across namespaces: its own holds nobody else
-    os.chdir("/tmp")
+    if "namespaces" in layers:
+        os.chdir("/tmp")
+    else:  # the machine's own /tmp, in which nothing of a submission's may stay
+        os.mkdir(folder_of(os.getpid()), 0o700)
+        os.chdir(folder_of(os.getpid()))
     for name, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits["cpu_s"]),

@@ -3,10 +3,11 @@
 Nothing here is trusted by the other side: whatever is written on the socket is only ever a value
 or an exception of the learner's.
 
-Requests: ("load", source), ("get", name), ("call", number, name, args, kwargs, group), where group
-is None, or (place, rank, size) of an argument that stands for the rank's group; and, in answer to
-what this side asked for during a call, ("value", x) or ("error", type name, message).
-Answers: ("loaded",), ("got", x), ("is function",), ("missing",),
+Requests: ("load", source, the same compiled or b""), ("get", name), ("call", number, name, args,
+kwargs, group, recorded), where group is None, or (place, rank, size) of an argument that stands for
+the rank's group, and recorded says whether the judge makes the collectives; and, in answer to what
+this side asked for during a call, ("value", x) or ("error", type name, message).
+Answers: ("loaded", compiled), ("got", x), ("is function",), ("missing",),
 ("returned", number, x, the arguments if they have changed, else None),
 ("raised", number, type name, message, line); and during a call ("collective", name, args, kwargs)
 or ("group", name, array, axis).
@@ -14,6 +15,7 @@ or ("group", name, array, axis).
 
 import builtins
 import functools
+import marshal
 import operator
 import os
 import socket
@@ -21,6 +23,7 @@ import sys
 import threading
 import traceback
 import types
+from fractions import Fraction
 
 import collectives
 import numpy as np
@@ -28,6 +31,7 @@ import wire
 from wire import MAX_TEXT
 
 FILE_NAME = "starter.py"
+MAX_PACKED = 1 << 20
 ENVIRONMENT = {"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 SERVED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
@@ -74,6 +78,7 @@ class Link:
     def __init__(self, sock):
         self.sock, self.receiver = sock, wire.Receiver(sock)
         self.lock = threading.RLock()  # ranks may be threads
+        self.recorded = False  # whether the judge looks at the collectives of this call
 
     def send(self, value):
         self.sock.sendall(wire.frame(value))
@@ -92,11 +97,13 @@ class Link:
 
 
 def serve_collectives(link):
-    """The course's collectives.py, whose collectives over all ranks are made by the judge."""
+    """The course's collectives.py; those over all ranks that the judge records, it makes."""
 
     def served(original):
         @functools.wraps(original)
         def collective(*args, **kwargs):
+            if not link.recorded:
+                return original(*args, **kwargs)
             outputs = link.ask("collective", original.__name__, args, kwargs)
             if collectives._ledgers.get():  # the learner's own, which the judge does not see
                 original(*args, **kwargs)
@@ -121,7 +128,7 @@ class Worker:
             getattr(self, "do_" + request[0])(*request[1:])
             _flush()
 
-    def do_load(self, source):
+    def do_load(self, source, packed):
         with open(FILE_NAME, "wb") as file:  # for inspect and tracebacks
             file.write(source)
         path = os.path.abspath(FILE_NAME)
@@ -129,10 +136,12 @@ class Worker:
         module.__file__ = path
         sys.modules["starter"] = self.module = module
         try:
-            exec(compile(source, path, "exec"), module.__dict__)
+            code = marshal.loads(packed) if packed else compile(source, path, "exec")
+            packed = b"" if packed else marshal.dumps(code)
+            exec(code, module.__dict__)
         except BaseException as error:
             return self._raised(0, error)
-        self.link.send(("loaded",))
+        self.link.send(("loaded", packed if len(packed) < MAX_PACKED else b""))
 
     def do_get(self, name):
         try:
@@ -143,8 +152,8 @@ class Worker:
             return self.link.send(("is function",))
         self._answer(0, name, lambda: ("got", value))
 
-    def do_call(self, number, name, args, kwargs, group):
-        sent = self.link.receiver.frame
+    def do_call(self, number, name, args, kwargs, group, recorded):
+        sent, self.link.recorded = self.link.receiver.frame, recorded
         given, named = (args, kwargs) if group is None else self._with_group(args, kwargs, *group)
         try:
             result = getattr(self.module, name)(*given, **named)
@@ -193,11 +202,10 @@ class Worker:
 
 
 def _builtin_name(error):
-    """The nearest builtin exception; the class's own name when it is no Exception at all."""
-    for kind in type(error).__mro__:
-        if getattr(builtins, kind.__name__, None) is kind:
-            return kind.__name__
-    return "BaseException"
+    """The nearest builtin exception, of those that are what the checks tell apart if it is that."""
+    kinds = [kind for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind]
+    told_apart = [kind for kind in kinds if issubclass(kind, (ValueError, NotImplementedError))]
+    return (told_apart or kinds)[0].__name__
 
 
 def _text(error):
@@ -216,12 +224,21 @@ def _flush():
             pass
 
 
+AS_IT_IS = {  # whatever a class of one's own makes of str() or float()
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    Fraction: lambda value: Fraction(value.numerator, value.denominator),
+}
+
+
 def as_builtin(value, depth=0):
     """What is of a class of its own as what it is; a copy, as far as it may go deep."""
     if depth > wire.MAX_DEPTH:
         return value
     if isinstance(value, dict):
-        return {key: as_builtin(item, depth + 1) for key, item in dict.items(value)}
+        pairs = dict.items(value)
+        return {as_builtin(key, depth + 1): as_builtin(item, depth + 1) for key, item in pairs}
     for kind in (list, tuple):
         if isinstance(value, kind):
             return kind([as_builtin(item, depth + 1) for item in kind.__iter__(value)])
@@ -229,6 +246,11 @@ def as_builtin(value, depth=0):
         return np.asarray(value, _native(value.dtype))
     if isinstance(value, np.longdouble):
         return np.float64(value)
+    if isinstance(value, (bool, np.generic)):
+        return value
+    for kind, plain in AS_IT_IS.items():
+        if isinstance(value, kind):
+            return plain(value)
     return value
 
 

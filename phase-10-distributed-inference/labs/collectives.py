@@ -263,11 +263,15 @@ def run_ranks(function, arguments, timeout_s=10.0):
     Each rank has a thread and copies of its arguments. The ranks take turns: a rank runs up to its
     next collective; when all have come to one, it is made and recorded, and they go on.
 
+    A function of another place, such as the grader's, needs no thread here: its `steps` is the same
+    as a generator, which yields the (operation, array, axis) of each collective.
+
     Raises what a rank raises, or Deadlock when the ranks are at different collectives, when one has
     returned while others wait for it, and when one does neither within timeout_s.
     """
     size, met = len(arguments), []
-    ranks = [_Rank(function, own, rank, size, met) for rank, own in enumerate(arguments)]
+    kind = _StepsOfRank if hasattr(function, "steps") else _Rank
+    ranks = [kind(function, own, rank, size, met) for rank, own in enumerate(arguments)]
     answers = [None] * size
     try:
         while True:
@@ -275,7 +279,7 @@ def run_ranks(function, arguments, timeout_s=10.0):
             if all(request is None for request in requests):
                 return [rank.result for rank in ranks]
             _agree(requests)
-            met.append(copy.deepcopy(requests))
+            met.append([_copied(request) for request in requests])
             answers = _make(requests)
     finally:
         for rank in ranks:
@@ -287,7 +291,7 @@ class _Rank:
 
     def __init__(self, function, arguments, rank, size, met):
         self.number, self.result, self.error = rank, None, None
-        self._function, self._arguments = function, copy.deepcopy(tuple(arguments))
+        self._function, self._arguments = function, _copied(arguments)
         self._group = Group(rank, size, self._ask, met)
         self._requests, self._answers, self._over = queue.SimpleQueue(), queue.SimpleQueue(), None
         # a new thread starts with an empty context: hand it the ledgers of the caller's
@@ -324,8 +328,37 @@ class _Rank:
         return _given(self._answers.get())
 
 
+class _StepsOfRank:
+    """A rank that is run elsewhere, up to its next collective whenever it may go on."""
+
+    def __init__(self, function, arguments, rank, size, met):
+        self.number, self.result = rank, None
+        self._steps = function.steps(*_copied(arguments), Group(rank, size, None, met))
+
+    def go_on(self, answer, timeout_s):
+        try:
+            if isinstance(answer, BaseException):
+                return self._steps.throw(answer)
+            return self._steps.send(answer)
+        except StopIteration as end:
+            self.result = end.value
+
+    def release(self):
+        self._steps.close()
+
+
 class _Released(BaseException):
     """Ends a rank that waits for others; what it was doing is neither a result nor an error."""
+
+
+def _copied(values):
+    """Of plain arrays a copy that is several times faster than copy.deepcopy."""
+
+    def copied(value):
+        plain = type(value) is np.ndarray and not value.dtype.hasobject
+        return value.copy("K") if plain else copy.deepcopy(value)
+
+    return tuple(map(copied, values))
 
 
 def _given(answer):

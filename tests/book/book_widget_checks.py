@@ -1,7 +1,5 @@
 """What is asked of the interactive figures: the labs' arithmetic, and an answer to every key."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The built book, a browser and a local server for the tests of this folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

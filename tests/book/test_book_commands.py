@@ -4,8 +4,6 @@ pytest commands are collected (the book runs the labs themselves when it is buil
 asked for their plan, scripts run in a copy of the lab. A command that no rule covers fails.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What the chapters take from the labs: claims, gaps, mistakes, screens; and what is refused."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -22,9 +20,6 @@ LABS = ("lab-01", "lab-02", "lab-03", "lab-04")
 def test_the_claims_of_a_lab_are_read_whole(prefix):
     found = labs.claims(prefix)
     assert sum(claim.points for claim in found) == 100
-    rows = labs.claims_table(prefix).splitlines()
-    assert len(rows) == len(found) + 2
-    assert all(row.startswith("| ") and row.endswith(" |") for row in rows[2:])
 
 
 @pytest.mark.parametrize("prefix", LABS)
@@ -40,7 +35,7 @@ def test_every_gap_has_a_task_a_size_and_a_stub(prefix):
 def test_every_function_has_hints_in_three_folds_one_inside_the_other(prefix):
     for gap in labs.gaps(prefix):
         shown = labs.hints(f"{prefix}:{gap.function}")
-        idea, sketch, formula = (shown.index(word) for word in ("idea<", "sketch<", "formula<"))
+        idea, sketch, formula = (shown.index(word) for word in ("idea<", "sketch<", "code<"))
         assert idea < sketch < formula < shown.index("</details>")
         assert shown.count("<details") == shown.count("</details>") == 3
 

@@ -42,7 +42,7 @@
   const BATCH = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
   const bytes = (n) => (n >= 1048576 ? `${(n / 1048576).toPrecision(3)} MiB` : n >= 1024 ? `${(n / 1024).toPrecision(3)} KiB` : `${Math.round(n)} bytes`);
   const time = (s) => (s >= 1e-3 ? `${(s * 1e3).toPrecision(3)} ms` : `${(s * 1e6).toPrecision(3)} µs`);
-  const percent = (x) => `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)} %`;
+  const percent = (x) => `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)}%`;
 
   let count = 0;
   class CommunicationBill extends HTMLElement {

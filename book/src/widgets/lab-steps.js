@@ -1,4 +1,4 @@
-// <lab-steps says='["...", ...]'>: drawings that come step by step. A part with data-step is seen at
+// <lab-steps says='["...", ...]' start="0">: drawings that come step by step, from step `start`. A part with data-step is seen at
 // that step only, one with data-from at that step and after. Without this script, where motion is
 // not wanted and in print, lab.css shows everything at once.
 (() => {
@@ -24,7 +24,7 @@
           event.stopPropagation(); // the arrows would turn the page
           this.show(this.step + by);
         });
-        this.show(0);
+        this.show(Number(this.getAttribute("start")));
       }
 
       show(step) {

@@ -125,7 +125,7 @@
       svg.setAttribute("aria-label", `${p} stages over ${grid[0].length} ticks: ${idle} of ${cells} cells are idle.`);
       const memory = schedule === "forward" ? "" : ` The first stage holds up to ${held} activation${held > 1 ? "s" : ""}.`;
       this.querySelector(".status").textContent =
-        `${p} stage${p > 1 ? "s" : ""}, ${m} microbatch${m > 1 ? "es" : ""}: the bubble is ${idle} of ${cells} cells, ${(100 * bubble).toFixed(1)} %.${memory}`;
+        `${p} stage${p > 1 ? "s" : ""}, ${m} microbatch${m > 1 ? "es" : ""}: the bubble is ${idle} of ${cells} cells, ${(100 * bubble).toFixed(1)}%.${memory}`;
     }
   }
   customElements.define("pipeline-bubble", PipelineBubble);

@@ -386,7 +386,7 @@ def decompose__compares_clocks(evidence):
 def decompose__compute_includes_the_wait(evidence):
     """waiting is counted as computing.
 
-    A rank that waits spins at 99 % of its core, and looks as busy as the one it waits for.
+    A rank that waits spins at 99% of its core, and looks as busy as the one it waits for.
 
     Rejected by: test_decompose__waiting_ends_with_the_last_rank
     """
@@ -467,7 +467,7 @@ def stage_times__period_with_the_fill(microbatches):
 def diagnose__who_is_last(evidence):
     """the rank that comes last most often is called slow.
 
-    Somebody is always last: a healthy rank that is 3 % slower is last nearly every time.
+    Somebody is always last: a healthy rank that is 3% slower is last nearly every time.
 
     Rejected by: test_diagnose__healthy_or_worth_nothing
     """
@@ -485,9 +485,9 @@ def diagnose__who_is_last(evidence):
 
 
 def diagnose__the_busy_rank(evidence):
-    """the rank at 99 % of its core is called the bottleneck.
+    """the rank at 99% of its core is called the bottleneck.
 
-    It spins in a wait. The slow one may be the one that the monitor shows at 50 %.
+    It spins in a wait. The slow one may be the one that the monitor shows at 50%.
 
     Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
     """

@@ -1,7 +1,10 @@
 """Plausible mistakes of lab 01. Each is rejected by the check whose claim it violates.
 
 The bank runs on top of the solution's namespace: numpy, the collectives and shards are there.
+A name with one leading underscore keeps the solution's own version of what a mistake replaces.
 """
+
+_legal_tp_sizes, _attention_shards = legal_tp_sizes, attention_shards
 
 
 def shards__rounds_down(dimension, size, num_ranks):
@@ -380,81 +383,70 @@ def mlp_tp__gathers_in_the_middle(x, W1, W2, num_ranks):
     return all_reduce(partials)[0]
 
 
-def legal_tp_sizes__ignores_the_kv_heads(num_heads, num_kv_heads, widths, max_tp_size=64):
+def legal_tp_sizes__ignores_the_kv_heads(num_heads, num_kv_heads, widths, *most):
     """the KV heads are not looked at.
 
     With 4 KV heads and 7 ranks some rank would need parts of two KV heads.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = range(1, max_tp_size + 1)
-    return [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
+    return _legal_tp_sizes(num_heads, num_heads, widths, *most)
 
 
-def legal_tp_sizes__refuses_to_copy_kv_heads(num_heads, num_kv_heads, widths, max_tp_size=64):
+def legal_tp_sizes__refuses_to_copy_kv_heads(num_heads, num_kv_heads, widths, *most):
     """more ranks than KV heads are refused.
 
     KV heads may be copied: with 8 KV heads and 16 ranks, two ranks hold each head.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = range(1, max_tp_size + 1)
-    return [tp for tp in sizes if all(s % tp == 0 for s in (num_heads, num_kv_heads, *widths))]
+    legal = _legal_tp_sizes(num_heads, num_kv_heads, widths, *most)
+    return [tp for tp in legal if num_kv_heads % tp == 0]
 
 
-def legal_tp_sizes__copies_kv_heads_any_number_of_times(
-    num_heads, num_kv_heads, widths, max_tp_size=64
-):
+def legal_tp_sizes__copies_kv_heads_any_number_of_times(num_heads, num_kv_heads, widths, *most):
     """any number of ranks above the number of KV heads is taken for legal.
 
     Six ranks cannot hold four KV heads equally often: it takes a multiple of four.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = range(1, max_tp_size + 1)
-    legal = [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
+    legal = _legal_tp_sizes(num_heads, num_heads, widths, *most)
     return [tp for tp in legal if num_kv_heads % tp == 0 or tp > num_kv_heads]
 
 
-def legal_tp_sizes__looks_at_the_smallest_width(num_heads, num_kv_heads, widths, max_tp_size=64):
+def legal_tp_sizes__looks_at_the_smallest_width(num_heads, num_kv_heads, widths, *most):
     """only the smallest width is looked at.
 
     18 is divided by 9, and 24 is not: every width must be divided.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = range(1, max_tp_size + 1)
-    legal = [tp for tp in sizes if num_heads % tp == 0 and min(widths) % tp == 0]
-    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+    return _legal_tp_sizes(num_heads, num_kv_heads, [min(widths)], *most)
 
 
-def legal_tp_sizes__looks_at_the_last_width(num_heads, num_kv_heads, widths, max_tp_size=64):
+def legal_tp_sizes__looks_at_the_last_width(num_heads, num_kv_heads, widths, *most):
     """only the last width is looked at.
 
     A loop that overwrites its verdict instead of joining the verdicts.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = range(1, max_tp_size + 1)
-    legal = [tp for tp in sizes if num_heads % tp == 0 and widths[-1] % tp == 0]
-    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+    return _legal_tp_sizes(num_heads, num_kv_heads, widths[-1:], *most)
 
 
-def legal_tp_sizes__divides_the_sum_of_the_widths(num_heads, num_kv_heads, widths, max_tp_size=64):
+def legal_tp_sizes__divides_the_sum_of_the_widths(num_heads, num_kv_heads, widths, *most):
     """the sum of the widths is divided.
 
     12 divides 30 + 42 and neither of them; each weight is split on its own.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = range(1, max_tp_size + 1)
-    legal = [tp for tp in sizes if num_heads % tp == 0 and sum(widths) % tp == 0]
-    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+    return _legal_tp_sizes(num_heads, num_kv_heads, [sum(widths)], *most)
 
 
-def legal_tp_sizes__powers_of_two_only(num_heads, num_kv_heads, widths, max_tp_size=64):
+def legal_tp_sizes__powers_of_two_only(num_heads, num_kv_heads, widths, *most):
     """only powers of two are tried.
 
     Habit, not arithmetic: 12 heads split over 3 ranks as well as over 4.
     Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
     """
-    sizes = [2**i for i in range(max_tp_size.bit_length()) if 2**i <= max_tp_size]
-    legal = [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
-    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
+    legal = _legal_tp_sizes(num_heads, num_kv_heads, widths, *most)
+    return [tp for tp in legal if tp.bit_count() == 1]
 
 
 def legal_tp_sizes__leaves_out_the_largest(num_heads, num_kv_heads, widths, max_tp_size=64):
@@ -488,18 +480,15 @@ def attention_shards__deals_the_kv_heads_out_in_turn(
     return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
 
 
-def attention_shards__loads_all_kv_heads(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank):
+def attention_shards__loads_all_kv_heads(Wq, Wk, Wv, *rest):
     """every rank loads all KV heads.
 
     The heads it does not read cost memory and work on every rank, and its query heads, which count
     their KV heads from the first one held, would read other ranks' heads.
     Rejected by: test_attention_shards__are_a_rank_s_heads
     """
-    head_dim = Wq.shape[0] // num_heads
-    heads = shards("num_heads", num_heads, num_ranks)[rank]
-    shards("num_kv_heads", num_kv_heads * max(1, num_ranks // num_kv_heads), num_ranks)
-    mine = slice(heads.start * head_dim, heads.stop * head_dim)
-    return Wq[mine], Wk, Wv, Wo[:, mine]
+    mine, _, _, columns = _attention_shards(Wq, Wk, Wv, *rest)
+    return mine, Wk, Wv, columns
 
 
 def attention_shards__splits_the_rows_of_Wo(
@@ -510,13 +499,8 @@ def attention_shards__splits_the_rows_of_Wo(
     Wo mixes the heads: its inputs are split, so that a rank's heads meet their own columns.
     Rejected by: test_attention_shards__are_a_rank_s_heads
     """
-    head_dim = Wq.shape[0] // num_heads
-    copies = max(1, num_ranks // num_kv_heads)
-    heads = shards("num_heads", num_heads, num_ranks)[rank]
-    kv_heads = shards("num_kv_heads", num_kv_heads * copies, num_ranks)[rank]
-    mine = slice(heads.start * head_dim, heads.stop * head_dim)
-    shared = slice(kv_heads.start // copies * head_dim, -(-kv_heads.stop // copies) * head_dim)
-    return Wq[mine], Wk[shared], Wv[shared], Wo[len(Wo) * rank // num_ranks :]
+    parts = _attention_shards(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank)
+    return *parts[:3], Wo[len(Wo) * rank // num_ranks :]
 
 
 def attention_shards__rounds_the_kv_heads_down(
@@ -536,14 +520,19 @@ def attention_shards__rounds_the_kv_heads_down(
     return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
 
 
+def _partial(x, Wq, Wk, Wv, Wo, head_dim):
+    """A rank's right addend of the output."""
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    return causal_attention(q, k, v) @ Wo.T
+
+
 def attention_rank__forgets_the_reduce(x, Wq, Wk, Wv, Wo, head_dim, group):
     """the rank's partial sum is returned without the all-reduce.
 
     Wo's product with some of the heads is one addend of each output.
     Rejected by: test_attention_rank__equals_the_unsharded_block
     """
-    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
-    return causal_attention(q, k, v) @ Wo.T
+    return _partial(x, Wq, Wk, Wv, Wo, head_dim)
 
 
 def attention_rank__gathers_the_partial_sums(x, Wq, Wk, Wv, Wo, head_dim, group):
@@ -552,9 +541,7 @@ def attention_rank__gathers_the_partial_sums(x, Wq, Wk, Wv, Wo, head_dim, group)
     The value is right, but p partial sums travel where one sum is enough: p / 2 times the bytes.
     Rejected by: test_attention_rank__makes_one_all_reduce
     """
-    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
-    partial = causal_attention(q, k, v) @ Wo.T
-    return group.all_gather(partial[None], axis=0).sum(axis=0)
+    return group.all_gather(_partial(x, Wq, Wk, Wv, Wo, head_dim)[None], axis=0).sum(axis=0)
 
 
 def attention_rank__keeps_the_sum_on_rank_0(x, Wq, Wk, Wv, Wo, head_dim, group):
@@ -564,8 +551,7 @@ def attention_rank__keeps_the_sum_on_rank_0(x, Wq, Wk, Wv, Wo, head_dim, group):
     all-reduce at all, it waits for ever: the deadlock that every engineer meets.)
     Rejected by: test_attention_rank__equals_the_unsharded_block
     """
-    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
-    partial = causal_attention(q, k, v) @ Wo.T
+    partial = _partial(x, Wq, Wk, Wv, Wo, head_dim)
     total = group.all_reduce(partial)
     return total if group.rank == 0 else partial
 
@@ -576,8 +562,7 @@ def attention_rank__scales_by_the_ranks(x, Wq, Wk, Wv, Wo, head_dim, group):
     The ranks hold other heads, not samples of the same one: their outputs add.
     Rejected by: test_attention_rank__equals_the_unsharded_block
     """
-    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
-    return group.all_reduce(causal_attention(q, k, v) @ Wo.T) / group.size
+    return group.all_reduce(_partial(x, Wq, Wk, Wv, Wo, head_dim)) / group.size
 
 
 def attention_rank__splits_the_heads_across_dimensions(x, Wq, Wk, Wv, Wo, head_dim, group):

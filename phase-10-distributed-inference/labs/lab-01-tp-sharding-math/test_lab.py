@@ -16,7 +16,8 @@ from collectives import Deadlock, record, run_ranks
 from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, kind_of
 
 RANKS = (1, 2, 3, 4, 8)
-# float64 rounding of sums over at most 200 products of numbers near 1, added in another order; what
+GROUPS = (1, 2, 3, 4)  # of ranks that run one by one: when graded, each is a process
+# float64 rounding of sums over at most 80 products of numbers near 1, added in another order; what
 # a marked collective returns is hundreds of times further from the same numbers unmarked
 ATOL = 1e-11
 SHARDS = "test_shards__are_equal_blocks_in_rank_order"
@@ -41,7 +42,8 @@ def test_shards__refuse_an_uneven_split(lab):
     for size, num_ranks in ((10, 4), (7, 2), (3, 8), *uneven_splits()):
         idea = "an uneven split is refused, never rounded"
         expect_error(ValueError, lab.shards, "ffn_width", size, num_ranks, idea=idea)
-        expect_blocks(lab.shards("ffn_width", size, size), size, size)
+        even = size * num_ranks  # the same ranks, and what they do divide
+        expect_blocks(lab.shards("ffn_width", even, num_ranks), even, num_ranks)
 
 
 @pytest.mark.points(1)
@@ -55,7 +57,8 @@ def test_shards__say_what_is_uneven(lab):
         expect_error(
             ValueError, lab.shards, "ffn_width", size, num_ranks, mentions=words, idea=idea
         )
-        expect_blocks(lab.shards("ffn_width", size, size), size, size)
+        ranks = max(num_ranks, 1)
+        expect_blocks(lab.shards("ffn_width", size * ranks, ranks), size * ranks, ranks)
 
 
 @pytest.mark.points(7)
@@ -83,10 +86,12 @@ def test_column_parallel__makes_one_all_gather(lab):
 @pytest.mark.waits_for("test_column_parallel__equals_the_dense_product", UNEVEN)
 def test_column_parallel__refuses_an_uneven_split(lab):
     """column_parallel refuses outputs that the ranks do not divide"""
+    draw = numbers()
     for outputs, num_ranks in uneven_splits():
         arrays = draw(5, 2 * num_ranks), draw(outputs, 2 * num_ranks)
         expect_refusal(lab.column_parallel, arrays, num_ranks, f"the {outputs} outputs")
-        expect_layer(lab.column_parallel, dense, [(*arrays, outputs)], OWNS)
+        whole = draw(outputs * num_ranks, 2 * num_ranks)  # the same ranks do divide these outputs
+        expect_layer(lab.column_parallel, dense, [(arrays[0], whole, num_ranks)], OWNS)
 
 
 @pytest.mark.points(8)
@@ -115,10 +120,13 @@ def test_row_parallel__makes_one_all_reduce(lab):
 @pytest.mark.waits_for("test_row_parallel__equals_the_dense_product", UNEVEN)
 def test_row_parallel__refuses_an_uneven_split(lab):
     """row_parallel refuses inputs that the ranks do not divide"""
+    draw = numbers()
     for inputs, num_ranks in uneven_splits():
         arrays = draw(5, inputs), draw(2 * num_ranks, inputs)
         expect_refusal(lab.row_parallel, arrays, num_ranks, f"the {inputs} inputs")
-        expect_layer(lab.row_parallel, dense, [(*arrays, inputs)], OWNS)
+        even = inputs * num_ranks
+        whole = draw(5, even), draw(2 * num_ranks, even)
+        expect_layer(lab.row_parallel, dense, [(*whole, num_ranks)], OWNS)
 
 
 @pytest.mark.points(9)
@@ -148,11 +156,14 @@ def test_mlp_tp__makes_exactly_one_all_reduce(lab):
 @pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp", UNEVEN)
 def test_mlp_tp__refuses_an_uneven_split(lab):
     """mlp_tp refuses hidden units that the ranks do not divide"""
+    draw = numbers()
     for hidden, num_ranks in uneven_splits():
         even = 2 * num_ranks
         arrays = draw(5, even), draw(even, hidden), draw(hidden, even)
         expect_refusal(lab.mlp_tp, arrays, num_ranks, f"the {hidden} hidden units")
-        expect_layer(lab.mlp_tp, dense_mlp, [(*arrays, hidden)], OWNS)
+        width = hidden * num_ranks
+        whole = arrays[0], draw(even, width), draw(width, even)
+        expect_layer(lab.mlp_tp, dense_mlp, [(*whole, num_ranks)], OWNS)
 
 
 @pytest.mark.points(8)
@@ -170,8 +181,9 @@ def test_legal_tp_sizes__are_what_the_shape_allows(lab):
 @pytest.mark.waits_for(SHARDS)
 def test_attention_shards__are_a_rank_s_heads(lab):
     """A rank loads its query heads, and the KV heads that they read"""
+    draw = numbers()
     for num_heads, num_kv_heads, head_dim in heads():
-        weights = attention_weights(num_heads, num_kv_heads, head_dim)
+        weights = attention_weights(draw, num_heads, num_kv_heads, head_dim)
         for num_ranks in legal_sizes(num_heads, num_kv_heads, []):
             owned = [
                 heads_of_rank(weights, num_heads, num_kv_heads, num_ranks, rank)
@@ -193,30 +205,32 @@ def test_attention_shards__refuse_heads_that_do_not_divide(lab):
         splits.append((2 * size, 2, 2 * ranks, query))
         if ranks % size:
             splits.append((ranks * size, size, ranks, kv))
+    draw, chance = numbers(), random.Random(10)
     for num_heads, num_kv_heads, num_ranks, idea in splits:
-        weights = attention_weights(num_heads, num_kv_heads, 2)
+        weights = attention_weights(draw, num_heads, num_kv_heads, 2)
         shape = (num_heads, num_kv_heads, num_ranks)
         for rank in (num_ranks - 1, 0):
             expect_error(ValueError, lab.attention_shards, *weights, *shape, rank, idea=idea)
-        shape = (num_heads, num_kv_heads, num_kv_heads)  # a KV head for each rank
-        owned = [heads_of_rank(weights, *shape, rank) for rank in range(num_kv_heads)]
-        given = lab.attention_shards(*weights, *shape, num_kv_heads - 1)
-        expect_shards(given, owned, num_kv_heads - 1, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
+        legal = [p for p in range(1, num_kv_heads + 1) if num_kv_heads % p == num_heads % p == 0]
+        ranks = chance.choice(legal)
+        shape = (num_heads, num_kv_heads, ranks)
+        owned = [heads_of_rank(weights, *shape, rank) for rank in range(ranks)]
+        given = lab.attention_shards(*weights, *shape, ranks - 1)
+        expect_shards(given, owned, ranks - 1, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
 
 
 @pytest.mark.points(6)
 def test_attention_rank__equals_the_unsharded_block(lab):
     """Each rank, given its heads, returns the whole attention block's output"""
     idea = "Wo's columns follow the rank's heads, so its product is one addend of every output"
-    for num_heads, num_kv_heads, head_dim in heads():
-        for seed in (0, 1):  # the same shapes with other numbers
-            x = draw(5, IN, seed=seed)
-            weights = attention_weights(num_heads, num_kv_heads, head_dim, seed)
-            expected = dense_attention(x, *weights, num_heads, num_kv_heads)
-            for num_ranks in legal_sizes(num_heads, num_kv_heads, []):
-                held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
-                results = on_ranks(lab.attention_rank, held)
-                expect_ranks(results, [expected] * num_ranks, idea)
+    draw, cases = numbers(), heads()
+    for num_heads, num_kv_heads, head_dim in [*cases, cases[0]]:  # its shapes with other numbers
+        x, weights = draw(5, IN), attention_weights(draw, num_heads, num_kv_heads, head_dim)
+        expected = dense_attention(x, *weights, num_heads, num_kv_heads)
+        for num_ranks in legal_sizes(num_heads, num_kv_heads, [], max(GROUPS)):
+            held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
+            results = on_ranks(lab.attention_rank, held)
+            expect_ranks(results, [expected] * num_ranks, idea)
 
 
 @pytest.mark.points(4)
@@ -224,10 +238,10 @@ def test_attention_rank__equals_the_unsharded_block(lab):
 def test_attention_rank__makes_one_all_reduce(lab):
     """Attention makes one all-reduce, of the ranks' own partial sums"""
     idea = "heads are independent until Wo mixes them: row-parallel, one all-reduce"
-    num_heads, num_kv_heads, head_dim = heads()[0]
-    x, weights = draw(5, IN), attention_weights(num_heads, num_kv_heads, head_dim)
+    draw, (num_heads, num_kv_heads, head_dim) = numbers(), heads()[0]
+    x, weights = draw(5, IN), attention_weights(draw, num_heads, num_kv_heads, head_dim)
     output_bytes = 5 * len(weights[-1]) * 8
-    for num_ranks in (1, 2, 4, 8):
+    for num_ranks in (1, 2, 4):
         held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
         parts = [
             dense_attention(x, *mine, num_heads // num_ranks, max(1, num_kv_heads // num_ranks))
@@ -248,6 +262,7 @@ def test_embedding_shard__is_a_block_of_rows(lab):
         for rank in range(num_ranks):
             given = (lab.embedding_shard(E, num_ranks, rank),)
             expect_shards(given, owned, rank, ("E",), OWNS)
+    draw = numbers()
     for vocab, num_ranks in uneven_splits():
         idea = f"the vocabulary is split here, {vocab} rows; {num_ranks} ranks do not divide it"
         E = draw(vocab, 2 * num_ranks)
@@ -289,6 +304,7 @@ def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
         for rank in range(num_ranks):
             given = lab.mlp_sp_shards(*arrays, num_ranks, rank)
             expect_shards(given, owned, rank, ("x", "W1", "W2"), OWNS)
+    draw = numbers()
     for uneven, num_ranks in uneven_splits():
         even = 2 * num_ranks
         for tokens, width, what in ((uneven, even, "tokens"), (even, uneven, "hidden units")):
@@ -313,7 +329,8 @@ def test_mlp_sp_rank__gives_its_block_of_tokens(lab):
 def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
     """An all-gather and a reduce-scatter send the bytes of one all-reduce"""
     idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
-    for num_ranks in RANKS:
+    draw = numbers()
+    for num_ranks in GROUPS:
         tokens, width, hidden = sizes(num_ranks)
         x, W1, W2 = draw(tokens, width), draw(width, hidden), draw(hidden, width)
         held = mlp_sp_arguments(x, W1, W2, num_ranks)
@@ -338,13 +355,15 @@ HEADS_IDEA = (
 IN, OUT = 24, 48  # the first layer's, which 1, 2, 3, 4 and 8 ranks divide
 
 
-def draw(*shape, seed=0):
-    return np.random.default_rng([7, seed, *shape]).standard_normal(shape)
+def numbers():
+    """A function that draws an array of a shape, always of other numbers."""
+    generator = np.random.default_rng(7)
+    return lambda *shape: generator.standard_normal(shape)
 
 
 def sizes(num_ranks, count=3):
     """So many sizes that num_ranks divides, all different."""
-    widths = random.Random(f"{num_ranks} {count}").sample(range(2, 26), count)
+    widths = random.Random(f"{num_ranks} {count}").sample(range(2, 10), count)
     return [num_ranks * width for width in widths]
 
 
@@ -358,48 +377,49 @@ def uneven_splits():
 
 def linear_layers():
     """(x, W, num_ranks): x with one and two leading dimensions, W wider and taller."""
+    draw = numbers()
     for num_ranks in RANKS:
         yield draw(5, IN), draw(OUT, IN), num_ranks
     for num_ranks in RANKS:
         few, many, _ = sizes(num_ranks)
-        for seed in (0, 1):  # the same shapes with other numbers
-            yield draw(5, few, seed=seed), draw(many, few, seed=seed), num_ranks
-            yield draw(2, 5, many, seed=seed), draw(few, many, seed=seed), num_ranks
+        for _ in range(2):  # the same shapes with other numbers
+            yield draw(5, few), draw(many, few), num_ranks
+        yield draw(2, 5, many), draw(few, many), num_ranks
         yield np.zeros((1, few)), draw(few, few), num_ranks
 
 
 def mlps():
+    draw = numbers()
     for num_ranks in RANKS:
         few, hidden, many = sizes(num_ranks)
-        for seed in (0, 1):
-            weights = draw(few, hidden, seed=seed), draw(hidden, many, seed=seed)
-            yield draw(5, few, seed=seed), *weights, num_ranks
+        for _ in range(2):
+            yield draw(5, few), draw(few, hidden), draw(hidden, many), num_ranks
         yield draw(2, 5, many), draw(many, few), draw(few, hidden), num_ranks
 
 
 def sequence_mlps():
-    for num_ranks in RANKS:
+    draw = numbers()
+    for num_ranks in GROUPS:
         tokens, few, hidden, many = sizes(num_ranks, 4)
-        for seed in (0, 1):
-            weights = draw(few, hidden, seed=seed), draw(hidden, many, seed=seed)
-            yield draw(tokens, few, seed=seed), *weights, num_ranks
+        for _ in range(2):
+            yield draw(tokens, few), draw(few, hidden), draw(hidden, many), num_ranks
 
 
 def embeddings():
     """(E, token_ids, num_ranks): every token, some of them twice, in any order; and one alone."""
-    for num_ranks in RANKS:
+    generator = np.random.default_rng(9)
+    for num_ranks in GROUPS:
         vocab, twice, _ = sizes(num_ranks)
-        for seed in (0, 1):
-            E = draw(vocab, 6 + num_ranks, seed=seed)
-            order = np.random.default_rng([9, seed, vocab]).permutation(vocab + twice) % vocab
-            yield E, order, num_ranks
+        for _ in range(2):
+            E = generator.standard_normal((vocab, 6 + num_ranks))
+            yield E, generator.permutation(vocab + twice) % vocab, num_ranks
         yield E, np.array([vocab - 1]), num_ranks
 
 
 def heads():
     """(num_heads, num_kv_heads, head_dim): KV heads that are copied, and others."""
     chance = random.Random(5)
-    drawn = [(chance.randint(3, 7), chance.randint(1, 2), chance.randint(1, 4)) for _ in range(3)]
+    drawn = [(chance.randint(2, 4), chance.randint(1, 3), chance.randint(1, 4)) for _ in range(3)]
     return [(8, 2, 3), (8, 8, 2), (6, 1, 4), *((kv * group, kv, dim) for kv, group, dim in drawn)]
 
 
@@ -423,10 +443,9 @@ def models():
         yield num_kv_heads * group, num_kv_heads, widths, int(rng.integers(1, 50))
 
 
-def attention_weights(num_heads, num_kv_heads, head_dim, seed=0):
+def attention_weights(draw, num_heads, num_kv_heads, head_dim):
     rows = [heads * head_dim for heads in (num_heads, num_kv_heads, num_kv_heads)]
-    Wq, Wk, Wv = (draw(n, IN, seed=10 * seed + i) for i, n in enumerate(rows))
-    return Wq, Wk, Wv, draw(7, rows[0], seed=10 * seed + 3)
+    return *(draw(n, IN) for n in rows), draw(7, rows[0])
 
 
 def attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks):
@@ -468,10 +487,13 @@ def legal_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
 
 def why_legal(given, expected, num_heads, num_kv_heads, widths, max_tp_size):
     """The idea that belongs to the first size which is wrong."""
-    wrong = sorted(set(given) ^ set(expected)) if isinstance(given, list) else []
-    if not wrong or not isinstance(wrong[0], int):
+    if not isinstance(given, list) or not all(isinstance(one, (int, np.integer)) for one in given):
         return "a list of sizes, ascending, each once"
-    size = wrong[0]
+    extra = [size for size in given if size not in expected]
+    wrong = [*extra, *(size for size in expected if size not in given)]
+    if not wrong:
+        return "a list of sizes, ascending, each once"
+    size = min(wrong)
     if size in expected:
         copied = size % num_kv_heads == 0 and size > num_kv_heads
         how = f"each KV head is copied {size // num_kv_heads} times" if copied else "all divides"
@@ -561,15 +583,18 @@ def expect_layer(function, oracle, layers, idea):
 def expect_ranks(results, expected, idea, atol=ATOL):
     """Every rank returned what it should; the results are the ranks' own."""
     for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
+        if same(y, wanted, atol):
+            continue
         part = f" on rank {rank}"
-        right = same(y, wanted)
-        others = [r for r, other in enumerate(expected) if not right and same(y, other)]
-        if others:
+        others = [r for r, other in enumerate(expected) if same(y, other)]
+        if others and rank not in others:
             raise Unexpected(f"returned block {others[0]}. Look again at: {OWNS}.", part)
         expect_result(y, wanted, idea, part, atol)
 
 
 def expect_result(y, expected, idea, part="", atol=ATOL):
+    if same(y, expected, atol):
+        return
     if same(y, expected, 1e-5 * np.abs(expected).max(initial=0.0)):
         idea = "precision: all arrays are float64, also in between"
     expect_close(y, expected, atol=atol, idea=idea, part=part)
@@ -588,9 +613,10 @@ def expect_shards(given, owned, rank, names, idea):
     if not isinstance(given, (list, tuple)) or len(given) != len(names):
         raise Unexpected(f"returned {type(given).__name__}, expected {', '.join(names)}.")
     for place, (array, name) in enumerate(zip(given, names, strict=True)):
+        if same(array, owned[rank][place], 0.0):
+            continue
         part = f" on rank {rank}, its part of {name}"
-        others = [r for r, parts in enumerate(owned) if same(array, parts[place], 0.0)]
-        if others and rank not in others:
+        if others := [r for r, parts in enumerate(owned) if same(array, parts[place], 0.0)]:
             raise Unexpected(f"is what rank {others[0]} owns. Look again at: {OWNS}.", part)
         expect_close(array, owned[rank][place], atol=0.0, idea=idea, part=part)
 
@@ -647,10 +673,12 @@ def upright(array, like):
 
 
 def same(array, other, atol=ATOL):
-    alike_shape = isinstance(array, np.ndarray) and array.shape == other.shape
-    return alike_shape and array.dtype.kind == "f" and bool(np.all(np.abs(array - other) <= atol))
+    alike = type(array) is np.ndarray and array.shape == other.shape and array.dtype.kind == "f"
+    return alike and bool((np.abs(array - other) <= atol).all())
 
 
 def alike(array, other):
     """The same numbers, in any layout."""
+    if same(array, other):
+        return True
     return array.size == other.size and same(np.sort(array, None), np.sort(other, None))

@@ -1,8 +1,14 @@
 """Plausible mistakes of lab 02. Each is rejected by the check whose claim it violates.
 
 The bank runs on top of the solution's namespace: math, GIB and the given functions are there.
-A name with one leading underscore keeps the solution's own version of what a mistake replaces.
+A name with one leading underscore keeps the solution's own version of what a mistake replaces, and
+a mistake names only the arguments that it bends: the others are handed on as they come.
 """
+
+_rank_shape, _rank_weights, _kv_bytes_per_token = rank_shape, rank_weights, kv_bytes_per_token
+_kv_capacity, _tp_sizes_of_cache, _which_split = kv_capacity, tp_sizes_of_cache, which_split
+_replicas_or_tp, _check_split, _treatment = replicas_or_tp, check_split, treatment
+_collectives_per_step, _kv_heads_per_rank = collectives_per_step, kv_heads_per_rank
 
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
@@ -31,8 +37,7 @@ def kv_heads_per_rank__falls_below_one(num_kv_heads, tp_size):
     8 KV heads over 16 ranks is not half a head each: every rank holds one, each head is held twice.
     Rejected by: test_kv_heads_per_rank__never_falls_below_one
     """
-    if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
-        raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
+    _kv_heads_per_rank(num_kv_heads, tp_size)  # refuses an uneven split
     return num_kv_heads // tp_size
 
 
@@ -42,8 +47,7 @@ def kv_heads_per_rank__all_on_every_rank(num_kv_heads, tp_size):
     Then tensor parallelism would leave no more room for the cache; capacity doubles at tp_size=2.
     Rejected by: test_kv_heads_per_rank__never_falls_below_one
     """
-    if max(num_kv_heads, tp_size) % min(num_kv_heads, tp_size):
-        raise ValueError(f"num_kv_heads={num_kv_heads} and tp_size={tp_size}: no even split")
+    _kv_heads_per_rank(num_kv_heads, tp_size)  # refuses an uneven split
     return num_kv_heads
 
 
@@ -61,7 +65,11 @@ def _divide(size, tp_size, name):
     return size // tp_size
 
 
-_rank_shape, _kv_bytes_per_token, _kv_capacity = rank_shape, kv_bytes_per_token, kv_capacity
+def _padded(parameter):
+    """The parameter with its vocabulary padded, if it is one."""
+    rows, *columns = parameter["shape"]
+    vocabulary = parameter["split"] == "vocab"
+    return parameter | {"shape": [padded_vocab(rows), *columns]} if vocabulary else parameter
 
 
 def rank_shape__takes_the_hidden_size_for_all_heads(parameter, model, tp_size):
@@ -80,12 +88,8 @@ def rank_shape__halves_everything(parameter, model, tp_size):
     A norm needs the whole hidden vector, and a row-parallel bias is added once to the whole sum.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape = list(parameter["shape"])
-    if parameter["split"] == "vocab":
-        shape[0] = padded_vocab(shape[0])
-    dimension = len(shape) - 1 if parameter["split"] == "columns" else max(0, len(shape) - 2)
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
-    return shape
+    split = "columns" if parameter["split"] == "columns" else "rows"
+    return _rank_shape(_padded(parameter) | {"split": split}, model, tp_size)
 
 
 def rank_shape__writes_into_the_parameter(parameter, model, tp_size):
@@ -94,16 +98,8 @@ def rank_shape__writes_into_the_parameter(parameter, model, tp_size):
     Whoever describes the next rank with the same parameter splits a share of a share.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape, split = parameter["shape"], parameter["split"]
-    if split == "vocab":
-        shape[0] = padded_vocab(shape[0])
-    if split == "heads":
-        _divide(model["num_heads"], tp_size, "num_heads")
-        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
-    elif split != "whole":
-        dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
-        shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
+    shape = parameter["shape"]
+    shape[:] = _rank_shape(parameter, model, tp_size)
     return shape
 
 
@@ -136,17 +132,8 @@ def rank_shape__forgets_vocabulary_padding(parameter, model, tp_size):
     500 rows over 2 ranks are 256 each in memory, not 250.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape, split = list(parameter["shape"]), parameter["split"]
-    if split == "whole":
-        return shape
-    if split == "heads":
-        _divide(model["num_heads"], tp_size, "num_heads")
-        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
-        return shape
-    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
-    return shape
+    split = "rows" if parameter["split"] == "vocab" else parameter["split"]
+    return _rank_shape(parameter | {"split": split}, model, tp_size)
 
 
 def rank_shape__pads_each_share(parameter, model, tp_size):
@@ -155,19 +142,10 @@ def rank_shape__pads_each_share(parameter, model, tp_size):
     513 rows become 576 and then 288 each; padding after the split would give 320.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape, split = list(parameter["shape"]), parameter["split"]
-    if split == "vocab":
-        return [padded_vocab(-(-shape[0] // tp_size)), *shape[1:]]
-    if split == "whole":
-        return shape
-    if split == "heads":
-        _divide(model["num_heads"], tp_size, "num_heads")
-        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
-        return shape
-    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
-    return shape
+    rows, *columns = parameter["shape"]
+    if parameter["split"] == "vocab":
+        return [padded_vocab(-(-rows // tp_size)), *columns]
+    return _rank_shape(parameter, model, tp_size)
 
 
 def rank_shape__swaps_rows_and_columns(parameter, model, tp_size):
@@ -176,14 +154,8 @@ def rank_shape__swaps_rows_and_columns(parameter, model, tp_size):
     Weights are [out, in]; "column-parallel" splits the outputs, which are the rows.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape, split = list(parameter["shape"]), parameter["split"]
-    if split == "whole":
-        return shape
-    if split == "vocab":
-        shape[0] = padded_vocab(shape[0])
-    dimension = max(0, len(shape) - 2) if split == "columns" else len(shape) - 1
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
-    return shape
+    split = {"columns": "rows", "whole": "whole"}.get(parameter["split"], "columns")
+    return _rank_shape(_padded(parameter) | {"split": split}, model, tp_size)
 
 
 def rank_shape__splits_qkv_like_any_rows(parameter, model, tp_size):
@@ -192,14 +164,8 @@ def rank_shape__splits_qkv_like_any_rows(parameter, model, tp_size):
     With one KV head on four ranks each rank keeps that whole head: more than a quarter of the rows.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape, split = list(parameter["shape"]), parameter["split"]
-    if split == "whole":
-        return shape
-    if split == "vocab":
-        shape[0] = padded_vocab(shape[0])
-    dimension = len(shape) - 1 if split == "columns" else max(0, len(shape) - 2)
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
-    return shape
+    split = "rows" if parameter["split"] == "heads" else parameter["split"]
+    return _rank_shape(parameter | {"split": split}, model, tp_size)
 
 
 def rank_shape__gives_whole_experts_to_ranks(parameter, model, tp_size):
@@ -208,57 +174,43 @@ def rank_shape__gives_whole_experts_to_ranks(parameter, model, tp_size):
     That is expert parallelism. Tensor parallelism slices the width of every expert.
     Rejected by: test_rank_shape__splits_each_parameter_its_own_way
     """
-    shape, split = list(parameter["shape"]), parameter["split"]
-    if split == "whole":
-        return shape
-    if split == "heads":
-        _divide(model["num_heads"], tp_size, "num_heads")
-        kv_heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        shape[0] = (model["num_heads"] // tp_size + 2 * kv_heads) * model["head_dim"]
-        return shape
-    if split == "vocab":
-        shape[0] = padded_vocab(shape[0])
-    dimension = 1 if split == "columns" and len(shape) == 2 else 0
-    shape[dimension] = _divide(shape[dimension], tp_size, parameter["name"])
-    return shape
+    experts, *each = parameter["shape"]
+    if len(each) == 2:
+        return [_divide(experts, tp_size, parameter["name"]), *each]
+    return _rank_shape(parameter, model, tp_size)
 
 
-_rank_weights = rank_weights
-
-
-def rank_weights__counts_tied_embeddings_twice(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__counts_tied_embeddings_twice(model, tp_size, *rest):
     """a tied output matrix is counted beside the embedding whose storage it is.
 
     tie_word_embeddings means one tensor with two names.
     Rejected by: test_rank_weights__as_live_workers_held_them
     """
-    untied = model | {"tied": False}
-    return _ledger_of(untied, parameters(untied), tp_size, pp_size, pp_rank)
+    return _rank_weights(model | {"tied": False}, tp_size, *rest)
 
 
-def rank_weights__sums_all_ranks(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__sums_all_ranks(model, tp_size, *rest):
     """the bytes of all tensor-parallel ranks are added up.
 
     A rank must fit its own GPU; the sum also counts what is held more than once.
     Rejected by: test_rank_weights__as_live_workers_held_them,
     test_rank_weights__as_published_logs_print_them
     """
-    one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
+    one = _rank_weights(model, tp_size, *rest)
     return {term: tp_size * value for term, value in one.items()}
 
 
-def rank_weights__forgets_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__forgets_the_rope_table(model, *rest):
     """the cos/sin table is forgotten because no checkpoint holds it.
 
     Every rank computes it at start-up and keeps it whole: 32 MiB for Llama-3.1-8B.
     Rejected by: test_rank_weights__as_live_workers_held_them,
     test_rank_weights__as_published_logs_print_them
     """
-    flat = model | {"rope_positions": 0}
-    return _ledger_of(flat, parameters(flat), tp_size, pp_size, pp_rank)
+    return _rank_weights(model | {"rope_positions": 0}, *rest)
 
 
-def rank_weights__divides_the_hidden_size_by_the_heads(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__divides_the_hidden_size_by_the_heads(model, *rest):
     """the rope table is as wide as hidden_size / num_heads.
 
     A head's width is a number of its own: Qwen3-32B has 5120 / 64 = 80, and a head_dim of 128.
@@ -266,31 +218,30 @@ def rank_weights__divides_the_hidden_size_by_the_heads(model, tp_size, pp_size=1
     """
     narrow = model["hidden_size"] // model["num_heads"] * model["dtype_bytes"]
     table = model["rope_positions"] * narrow
-    weights = _rank_weights(model, tp_size, pp_size, pp_rank)
+    weights = _rank_weights(model, *rest)
     longer = table - weights["rope_table_bytes"]
     total = weights["total_bytes"] + longer
     return weights | {"rope_table_bytes": table, "total_bytes": total}
 
 
-def rank_weights__makes_a_row_per_position(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__makes_a_row_per_position(model, *rest):
     """the rope table has max_positions rows.
 
     OPT has no such table, and YaRN a longer one: rope_positions counts the rows.
     Rejected by: test_rank_weights__counts_each_term_on_each_stage
     """
-    longer = model | {"rope_positions": model["max_positions"]}
-    return _rank_weights(longer, tp_size, pp_size, pp_rank)
+    return _rank_weights(model | {"rope_positions": model["max_positions"]}, *rest)
 
 
-def rank_weights__splits_the_rope_table(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__splits_the_rope_table(model, tp_size, *rest):
     """the cos/sin table is divided by the ranks.
 
     Each rank rotates its own heads, all of which need the same whole table.
     Rejected by: test_rank_weights__as_live_workers_held_them,
     test_rank_weights__as_published_logs_print_them
     """
-    narrow = model | {"rope_positions": model["rope_positions"] // tp_size}
-    return _ledger_of(narrow, parameters(narrow), tp_size, pp_size, pp_rank)
+    shorter = model | {"rope_positions": model["rope_positions"] // tp_size}
+    return _rank_weights(shorter, tp_size, *rest)
 
 
 def rank_weights__ends_on_every_stage(model, tp_size, pp_size=1, pp_rank=0):
@@ -299,11 +250,8 @@ def rank_weights__ends_on_every_stage(model, tp_size, pp_size=1, pp_rank=0):
     Only the first stage embeds and only the last one makes logits.
     Rejected by: test_rank_weights__as_live_workers_held_them
     """
-    layers = set(range(model["num_layers"]))
-    start = sum(stage_layers(model["num_layers"], pp_size)[:pp_rank])
-    own = set(range(start, start + stage_layers(model["num_layers"], pp_size)[pp_rank]))
-    kept = [p for p in parameters(model) if p["where"] not in layers - own]
-    return _ledger_of(model, kept, tp_size, 1, 0)
+    own = model | {"num_layers": stage_layers(model["num_layers"], pp_size)[pp_rank]}
+    return _rank_weights(own, tp_size)
 
 
 def rank_weights__divides_by_the_stages(model, tp_size, pp_size=1, pp_rank=0):
@@ -312,56 +260,39 @@ def rank_weights__divides_by_the_stages(model, tp_size, pp_size=1, pp_rank=0):
     Stages hold whole layers; the ends also hold the embedding or the output matrix.
     Rejected by: test_rank_weights__as_live_workers_held_them
     """
-    whole = _ledger_of(model, parameters(model), tp_size, 1, 0)
-    return {term: value // pp_size for term, value in whole.items()}
+    return {term: value // pp_size for term, value in _rank_weights(model, tp_size).items()}
 
 
-def rank_weights__ignores_the_allocator(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__ignores_the_allocator(*arguments):
     """tensors cost what they hold and the allocator's rounding is left out.
 
     From 10 MiB on memory comes in steps of 2 MiB: 17.5 MiB for Llama-2-7B at tp_size=8.
     Rejected by: test_rank_weights__as_published_logs_print_them
     """
-    one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
+    one = _rank_weights(*arguments)
     total = one["parameters_bytes"] + one["rope_table_bytes"]
     return one | {"allocator_rounding_bytes": 0, "total_bytes": total}
 
 
-def rank_weights__rounds_the_sum_once(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__rounds_the_sum_once(*arguments):
     """the allocator's rounding is applied once, to the sum.
 
     Every tensor is a request of its own; 64 layers pay 64 times.
     Rejected by: test_rank_weights__as_published_logs_print_them
     """
-    one = _ledger_of(model, parameters(model), tp_size, pp_size, pp_rank)
+    one = _rank_weights(*arguments)
     held = one["parameters_bytes"] + one["rope_table_bytes"]
     charged = allocated_bytes(held)
     return one | {"allocator_rounding_bytes": charged - held, "total_bytes": charged}
 
 
-def _ledger_of(model, chosen, tp_size, pp_size, pp_rank):
-    tensors = [
-        math.prod(rank_shape(parameter, model, tp_size)) * model["dtype_bytes"]
-        for parameter in chosen
-        if on_stage(parameter, model, pp_size, pp_rank)
-    ]
-    rope_table = model["rope_positions"] * model["head_dim"] * model["dtype_bytes"]
-    charged = sum(map(allocated_bytes, [*tensors, rope_table]))
-    return {
-        "parameters_bytes": sum(tensors),
-        "rope_table_bytes": rope_table,
-        "allocator_rounding_bytes": charged - sum(tensors) - rope_table,
-        "total_bytes": charged,
-    }
-
-
-def rank_weights__rounds_parameters_only(model, tp_size, pp_size=1, pp_rank=0):
+def rank_weights__rounds_parameters_only(*arguments):
     """the allocator's rounding is counted for the parameters and not for the rope table.
 
     To the allocator the table is one more request.
     Rejected by: test_rank_weights__counts_each_term_on_each_stage
     """
-    weights = _rank_weights(model, tp_size, pp_size, pp_rank)
+    weights = _rank_weights(*arguments)
     table = weights["rope_table_bytes"]
     rounding = allocated_bytes(table) - table
     return weights | {
@@ -380,79 +311,62 @@ def rank_weights__rope_on_the_first_stage_only(model, tp_size, pp_size=1, pp_ran
     return _rank_weights(kept, tp_size, pp_size, pp_rank)
 
 
-def kv_bytes_per_token__keys_only(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+def kv_bytes_per_token__keys_only(*arguments):
     """only keys are counted.
 
     A token leaves a key and a value in every layer.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
-    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
-    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-    return layers * heads * model["head_dim"] * (kv_dtype_bytes or model["dtype_bytes"])
+    return _kv_bytes_per_token(*arguments) // 2
 
 
-def kv_bytes_per_token__query_heads(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+def kv_bytes_per_token__query_heads(model, *rest):
     """keys and values are counted for the query heads.
 
     With grouped-query attention only KV heads are cached: a quarter, for Llama-3-8B.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
-    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
-    width = model["num_heads"] // tp_size * model["head_dim"]
-    return 2 * layers * width * (kv_dtype_bytes or model["dtype_bytes"])
+    return _kv_bytes_per_token(model | {"num_kv_heads": model["num_heads"]}, *rest)
 
 
-def kv_bytes_per_token__not_sharded(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+def kv_bytes_per_token__not_sharded(model, tp_size, *rest):
     """every rank caches all KV heads.
 
     Heads are split, so their cache is: that is why capacity doubles at tp_size=2.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
-    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
-    width = model["num_kv_heads"] * model["head_dim"]
-    return 2 * layers * width * (kv_dtype_bytes or model["dtype_bytes"])
+    return _kv_bytes_per_token(model, 1, *rest)
 
 
-def kv_bytes_per_token__all_layers(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None):
+def kv_bytes_per_token__all_layers(model, tp_size, pp_size=1, pp_rank=0, *width):
     """a pipeline stage caches all layers.
 
     A stage caches its own layers; so pipeline parallelism frees as much room as tensor parallelism.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
-    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-    width = 2 * model["num_layers"] * heads * model["head_dim"]
-    return width * (kv_dtype_bytes or model["dtype_bytes"])
+    return _kv_bytes_per_token(model, tp_size, 1, 0, *width)
 
 
-def kv_bytes_per_token__same_layers_on_every_stage(
-    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
-):
+def kv_bytes_per_token__same_layers_on_every_stage(model, tp_size, pp_size=1, pp_rank=0, *width):
     """every stage holds num_layers // pp_size layers.
 
     Five layers on two stages are three and two; the first stage's cache is half as big again.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
-    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-    width = 2 * (model["num_layers"] // pp_size) * heads * model["head_dim"]
-    return width * (kv_dtype_bytes or model["dtype_bytes"])
+    alike = model | {"num_layers": model["num_layers"] // pp_size}
+    return _kv_bytes_per_token(alike, tp_size, 1, 0, *width)
 
 
-def kv_bytes_per_token__ignores_the_cache_dtype(
-    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
-):
+def kv_bytes_per_token__ignores_the_cache_dtype(model, tp_size, pp_size=1, pp_rank=0, *_):
     """the cache has the type of the weights, whatever kv_cache_dtype says.
 
     An fp8 cache holds twice the tokens of a bf16 one.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
-    layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
-    heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
-    return 2 * layers * heads * model["head_dim"] * model["dtype_bytes"]
+    return _kv_bytes_per_token(model, tp_size, pp_size, pp_rank)
 
 
-def kv_capacity__counts_no_blocks(
-    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
-):
+def kv_capacity__counts_no_blocks(kv_memory_bytes, bytes_per_token, block_size, max_model_len, *_):
     """tokens are the memory divided by a token's bytes, blocks or not.
 
     Memory is handed out in whole blocks; what is left over holds nothing.
@@ -463,17 +377,13 @@ def kv_capacity__counts_no_blocks(
     return {"blocks": blocks, "tokens": tokens, "max_concurrency": tokens / max_model_len}
 
 
-def kv_capacity__same_for_every_version(
-    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
-):
+def kv_capacity__same_for_every_version(*sizes):
     """concurrency is tokens by the longest request in every version.
 
     From 0.9.1 a request counts as whole blocks, from 0.20.1 the tokens follow from that.
     Rejected by: test_kv_capacity__as_each_version_counts_it
     """
-    blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
-    tokens = blocks * block_size
-    return {"blocks": blocks, "tokens": tokens, "max_concurrency": tokens / max_model_len}
+    return _kv_capacity(*sizes[:4], "0.9.0")
 
 
 def kv_capacity__compares_versions_as_text(
@@ -494,53 +404,43 @@ def kv_capacity__compares_versions_as_text(
     return {"blocks": blocks, "tokens": tokens, "max_concurrency": concurrency}
 
 
-def kv_bytes_per_token__gives_the_first_stage_more(
-    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
-):
+def kv_bytes_per_token__gives_the_first_stage_more(model, tp_size, pp_size=1, pp_rank=0, *width):
     """layers that are left over go to the first stages.
 
     vLLM gives them to the stages before the last one: 7 layers on 3 stages are 2, 3 and 2.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     layers = model["num_layers"] // pp_size + (pp_rank < model["num_layers"] % pp_size)
-    alone = model | {"num_layers": layers}
-    return _kv_bytes_per_token(alone, tp_size, kv_dtype_bytes=kv_dtype_bytes)
+    return _kv_bytes_per_token(model | {"num_layers": layers}, tp_size, 1, 0, *width)
 
 
-def kv_bytes_per_token__takes_the_hidden_size_for_all_heads(
-    model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
-):
+def kv_bytes_per_token__takes_the_hidden_size_for_all_heads(model, *rest):
     """a head is hidden_size / num_heads wide.
 
     Models may say head_dim: Qwen3-32B has 64 heads of 128, in a hidden size of 5120.
     Rejected by: test_kv_bytes_per_token__of_this_rank_and_stage
     """
     narrow = model | {"head_dim": model["hidden_size"] // model["num_heads"]}
-    return _kv_bytes_per_token(narrow, tp_size, pp_size, pp_rank, kv_dtype_bytes)
+    return _kv_bytes_per_token(narrow, *rest)
 
 
-def kv_capacity__ignores_the_major_version(
-    kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"
-):
+def kv_capacity__ignores_the_major_version(*sizes):
     """only the minor version decides.
 
     1.5.2 comes after 0.20.1: versions compare number by number, the major one first.
     Rejected by: test_kv_capacity__as_each_version_counts_it
     """
-    _, minor, patch = version_numbers(version)
-    sizes = kv_memory_bytes, bytes_per_token, block_size, max_model_len
-    return _kv_capacity(*sizes, f"0.{minor}.{patch}")
+    _, minor, patch = version_numbers(sizes[4] if sizes[4:] else "0.32.0")
+    return _kv_capacity(*sizes[:4], f"0.{minor}.{patch}")
 
 
-def tp_sizes_of_cache__names_the_first_only(
-    model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 8, 16)
-):
+def tp_sizes_of_cache__names_the_first_only(*arguments):
     """the first size that fits is taken for the only one.
 
     Beyond the number of KV heads every size gives the same cache: the log cannot tell them apart.
     Rejected by: test_tp_sizes_of_cache__reads_the_split_off_a_log
     """
-    return _tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes)[:1]
+    return _tp_sizes_of_cache(*arguments)[:1]
 
 
 def tp_sizes_of_cache__divides_whole_tokens_by_the_ranks(
@@ -589,9 +489,6 @@ def tp_sizes_of_cache__takes_whatever_has_room(
     return found
 
 
-_tp_sizes_of_cache = tp_sizes_of_cache
-
-
 def which_split__believes_the_command(model, weights_gib, tp_size, pp_size=1):
     """the split asked for is taken for the split applied.
 
@@ -604,9 +501,9 @@ def which_split__believes_the_command(model, weights_gib, tp_size, pp_size=1):
 
 
 def which_split__first_near_one(model, weights_gib, tp_size, pp_size=1):
-    """the first split within 5 % is taken instead of the nearest.
+    """the first split within 5% is taken instead of the nearest.
 
-    Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04 %: only the nearest tells.
+    Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04%: only the nearest tells.
     Rejected by: test_which_split__finds_the_split_that_was_applied
     """
     for tp, pp in [(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]:
@@ -635,9 +532,6 @@ def which_split__explains_everything(model, weights_gib, tp_size, pp_size=1):
     return best
 
 
-_which_split = which_split
-
-
 def which_split__always_names_stage_0(model, weights_gib, tp_size, pp_size=1):
     """the stage that explains the weights is reported as stage 0.
 
@@ -648,90 +542,59 @@ def which_split__always_names_stage_0(model, weights_gib, tp_size, pp_size=1):
     return found and found | {"pp_rank": 0}
 
 
-_replicas_or_tp = replicas_or_tp
-
-
-def replicas_or_tp__forgets_the_all_reduces(
-    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
-    slowdowns=(1.0, 1.0),
-):  # fmt: skip
+def replicas_or_tp__forgets_the_all_reduces(model, memory_bytes, bytes_per_s, all_reduce_s, *rest):
     """the all-reduces cost nothing.
 
     Half the bytes take half the time, and then 65 all-reduces come on top.
     Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
-    rest = context_tokens, num_sequences, slowdowns
-    return _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, 0.0, *rest)
+    return _replicas_or_tp(model, memory_bytes, bytes_per_s, 0.0, *rest)
 
 
-def replicas_or_tp__averages_the_ranks(
-    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
-    slowdowns=(1.0, 1.0),
-):  # fmt: skip
+def replicas_or_tp__averages_the_ranks(*arguments):
     """a slow GPU is averaged with the fast one.
 
     Ranks meet at every all-reduce: the slowest one sets the pace of all.
     Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
-    mean = (sum(slowdowns) / 2,) * 2
-    rest = all_reduce_s, context_tokens, num_sequences, mean
-    return _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, *rest)
+    mean = [(sum(slowdowns) / 2,) * 2 for slowdowns in arguments[6:]]
+    return _replicas_or_tp(*arguments[:6], *mean)
 
 
-def replicas_or_tp__replicas_wait_for_each_other(
-    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
-    slowdowns=(1.0, 1.0),
-):  # fmt: skip
+def replicas_or_tp__replicas_wait_for_each_other(*arguments):
     """replicas go in lockstep too.
 
     Replicas share nothing; the fast one goes on while the slow one is late.
     Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
-    rest = all_reduce_s, context_tokens, num_sequences, slowdowns
-    answer = _replicas_or_tp(model, gpu_memory_bytes, hbm_bytes_per_s, *rest)
-    replicas = answer["replicas"]
+    answer = _replicas_or_tp(*arguments)
+    replicas, num_sequences = answer["replicas"], arguments[5]
     if replicas["fits"]:
         replicas["tokens_per_s"] = num_sequences / replicas["step_s"]
     return answer
 
 
-def replicas_or_tp__larger_share_to_the_second(
-    model,
-    gpu_memory_bytes,
-    hbm_bytes_per_s,
-    all_reduce_s,
-    context_tokens,
-    num_sequences,
-    slowdowns=(1.0, 1.0),
-):
+def replicas_or_tp__larger_share_to_the_second(*arguments):
     """of an odd number of sequences the second GPU takes one more.
 
     The first GPU takes it (its share is rounded up); GPUs of different speed show the difference.
     Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
-    sizes = gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences
-    found = _replicas_or_tp(model, *sizes, slowdowns)
-    other = _replicas_or_tp(model, *sizes, slowdowns[::-1])["replicas"]
-    return found | {"replicas": other}
+    turned = [slowdowns[::-1] for slowdowns in arguments[6:]]
+    other = _replicas_or_tp(*arguments[:6], *turned)["replicas"]
+    return _replicas_or_tp(*arguments) | {"replicas": other}
 
 
-def replicas_or_tp__everything_fits(
-    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
-    slowdowns=(1.0, 1.0),
-):  # fmt: skip
+def replicas_or_tp__everything_fits(model, gpu_memory_bytes, *rest):
     """memory is not looked at.
 
     A replica holds all the weights; what is left must hold the cache of its sequences.
     Rejected by: test_replicas_or_tp__from_memory_bandwidth_and_lockstep
     """
-    rest = hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences, slowdowns
     return _replicas_or_tp(model, float("inf"), *rest)
 
 
-def replicas_or_tp__only_weights_and_cache_must_fit(
-    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences,
-    slowdowns=(1.0, 1.0),
-):  # fmt: skip
+def replicas_or_tp__only_weights_and_cache_must_fit(model, gpu_memory_bytes, *rest):
     """a GPU holds the parameters and the cache, and nothing else.
 
     The rope table and the allocator's rounding take memory, though no step reads them.
@@ -739,13 +602,10 @@ def replicas_or_tp__only_weights_and_cache_must_fit(
     """
     weights = rank_weights(model, 2)
     roomier = gpu_memory_bytes + weights["total_bytes"] - weights["parameters_bytes"]
-    rest = hbm_bytes_per_s, all_reduce_s, context_tokens, num_sequences, slowdowns
     return _replicas_or_tp(model, roomier, *rest)
 
 
 # --- Part B: the same numbers, live -----------------------------------------------------------
-
-_check_split = check_split
 
 
 def check_split__looks_at_heads_only(model, tp_size):
@@ -786,9 +646,6 @@ def check_split__names_every_size(model, tp_size):
         raise ValueError(f"{sizes} cannot be split over tp_size={tp_size}") from None
 
 
-_check_split = check_split
-
-
 def check_split__copies_kv_heads_unevenly(model, tp_size):
     """more ranks than KV heads are always taken for possible.
 
@@ -808,9 +665,6 @@ def check_split__refuses_copied_kv_heads(model, tp_size):
     _check_split(model, tp_size)
     if model["num_kv_heads"] % tp_size:
         raise ValueError(f"num_kv_heads={model['num_kv_heads']} and tp_size={tp_size}")
-
-
-_treatment = treatment
 
 
 def treatment__names_by_the_paper(full_shape, rank_shapes):
@@ -883,59 +737,46 @@ def collectives_per_step__layers_only(model, tp_size, num_tokens, num_sequences,
     return found | {"all_gathers": 0, "all_gather_bytes": 0}
 
 
-def collectives_per_step__logits_of_every_token(
-    model, tp_size, num_tokens, num_sequences, element_bytes=4
-):
+def collectives_per_step__logits_of_every_token(model, tp_size, num_tokens, _, *width):
     """the logits of every prompt token are gathered.
 
     Only the last token of each sequence is sampled from.
     Rejected by: test_collectives_per_step__as_workers_counted_them
     """
-    bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
-    size = num_tokens * padded_vocab(model["vocab_size"]) * element_bytes
-    return bill | {"all_gather_bytes": size * bill["all_gathers"]}
+    return _collectives_per_step(model, tp_size, num_tokens, num_tokens, *width)
 
 
-_collectives_per_step = collectives_per_step
-
-
-def collectives_per_step__one_rank_too(model, tp_size, num_tokens, num_sequences, element_bytes=4):
+def collectives_per_step__one_rank_too(model, tp_size, *rest):
     """one rank alone pays like two.
 
     There is nobody to exchange with: no collective is made at tp_size=1.
     Rejected by: test_collectives_per_step__as_workers_counted_them
     """
-    return _collectives_per_step(model, max(2, tp_size), num_tokens, num_sequences, element_bytes)
+    return _collectives_per_step(model, max(2, tp_size), *rest)
 
 
-def collectives_per_step__share_of_the_payload(
-    model, tp_size, num_tokens, num_sequences, element_bytes=4
-):
+def collectives_per_step__share_of_the_payload(model, tp_size, *rest):
     """an all-reduce carries one rank's share of the activation.
 
     Every rank holds a partial sum of the whole activation; the payload does not shrink with ranks.
     Rejected by: test_collectives_per_step__as_workers_counted_them
     """
-    bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
+    bill = _collectives_per_step(model, tp_size, *rest)
     return bill | {"all_reduce_bytes": bill["all_reduce_bytes"] // tp_size}
 
 
-def collectives_per_step__bytes_on_the_wire(
-    model, tp_size, num_tokens, num_sequences, element_bytes=4
-):
+def collectives_per_step__bytes_on_the_wire(model, tp_size, *rest):
     """the bytes that a ring sends are counted, 2 (p - 1) / p of the payload.
 
     At two ranks that is the payload itself. The bill lists payloads; lab 03 prices them.
     Rejected by: test_collectives_per_step__as_workers_counted_them
     """
-    bill = _collectives_per_step(model, tp_size, num_tokens, num_sequences, element_bytes)
+    bill = _collectives_per_step(model, tp_size, *rest)
     sent = bill["all_reduce_bytes"] * 2 * (tp_size - 1) // tp_size
     return bill | {"all_reduce_bytes": sent}
 
 
-def collectives_per_step__bytes_of_float32(
-    model, tp_size, num_tokens, num_sequences, element_bytes=4
-):
+def collectives_per_step__bytes_of_float32(model, tp_size, num_tokens, num_sequences, *_):
     """every element takes four bytes.
 
     The default is float32; an engine in bfloat16 sends two.
@@ -944,10 +785,35 @@ def collectives_per_step__bytes_of_float32(
     return _collectives_per_step(model, tp_size, num_tokens, num_sequences)
 
 
-_collectives_per_step = collectives_per_step
-
-
 # --- Part C: tensor and sequence parallelism in Torch -----------------------------------------
+
+
+def _gathering(num_ranks, rank):
+    """The right gather: peers as their chunks come, receives, sends, and the waits for these."""
+    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
+    receives = [["post_recv", "x", peer, peer] for peer in peers]
+    sends = [["send", "x", rank, peer] for peer in peers[::-1]]
+    return peers, receives, sends, [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+
+
+def _scattering(num_ranks, rank):
+    """The right scatter: peers as they are sent to, receives, waits and adds, waits for sends."""
+    peers = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
+    receives = [["post_recv", "y", rank, peer] for peer in peers[::-1]]
+    sums = [[verb, "y", rank, peer] for peer in peers[::-1] for verb in ("wait", "add")]
+    return peers, receives, sums, [["wait_send", "y", peer, peer] for peer in peers]
+
+
+def _gemms(chunks):
+    return [["gemm", "y", chunk] for chunk in chunks]
+
+
+def _as_they_come(peers):
+    return [op for peer in peers for op in (["wait", "x", peer, peer], ["gemm", "y", peer])]
+
+
+def _as_they_are_done(peers):
+    return [op for peer in peers for op in (["gemm", "y", peer], ["send", "y", peer, peer])]
 
 
 def all_gather_gemm_schedule__sends_after_the_gemm(num_ranks, rank):
@@ -974,12 +840,9 @@ def all_gather_gemm_schedule__waits_for_all_chunks_first(num_ranks, rank):
     That is a plain all-gather followed by a GEMM: right, and all of the communication is exposed.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1]]
-    schedule += [["wait", "x", peer, peer] for peer in peers]
-    schedule += [["gemm", "y", chunk] for chunk in [rank, *peers]]
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    waits = [["wait", "x", peer, peer] for peer in peers]
+    return receives + sends + waits + _gemms([rank, *peers]) + sent
 
 
 def all_gather_gemm_schedule__starts_with_a_chunk_of_another_rank(num_ranks, rank):
@@ -988,13 +851,8 @@ def all_gather_gemm_schedule__starts_with_a_chunk_of_another_rank(num_ranks, ran
     While the first transfer runs nothing is multiplied.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1]]
-    for peer in peers:
-        schedule += [["wait", "x", peer, peer], ["gemm", "y", peer]]
-    schedule.append(["gemm", "y", rank])
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    return receives + sends + _as_they_come(peers) + _gemms([rank]) + sent
 
 
 def all_gather_gemm_schedule__multiplies_before_waiting(num_ranks, rank):
@@ -1003,12 +861,9 @@ def all_gather_gemm_schedule__multiplies_before_waiting(num_ranks, rank):
     A data race: on a fast link the numbers are right most of the time.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1]]
-    schedule += [["gemm", "y", chunk] for chunk in [rank, *peers]]
-    schedule += [["wait", "x", peer, peer] for peer in peers]
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    waits = [["wait", "x", peer, peer] for peer in peers]
+    return receives + sends + _gemms([rank, *peers]) + waits + sent
 
 
 def all_gather_gemm_schedule__waits_in_another_order_than_it_multiplies(num_ranks, rank):
@@ -1017,13 +872,11 @@ def all_gather_gemm_schedule__waits_in_another_order_than_it_multiplies(num_rank
     The right number of waits is not enough: each GEMM needs the wait of its own chunk before it.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1]]
-    schedule.append(["gemm", "y", rank])
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    schedule = receives + sends + _gemms([rank])
     for peer, other in zip(peers, peers[::-1], strict=True):
         schedule += [["wait", "x", peer, peer], ["gemm", "y", other]]
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    return schedule + sent
 
 
 def all_gather_gemm_schedule__posts_its_receives_after_its_sends(num_ranks, rank):
@@ -1033,13 +886,8 @@ def all_gather_gemm_schedule__posts_its_receives_after_its_sends(num_ranks, rank
     without a posted receive has nowhere to go.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["send", "x", rank, peer] for peer in peers[::-1]]
-    schedule += [["post_recv", "x", peer, peer] for peer in peers]
-    schedule.append(["gemm", "y", rank])
-    for peer in peers:
-        schedule += [["wait", "x", peer, peer], ["gemm", "y", peer]]
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    return sends + receives + _gemms([rank]) + _as_they_come(peers) + sent
 
 
 def all_gather_gemm_schedule__never_waits_for_its_sends(num_ranks, rank):
@@ -1048,13 +896,8 @@ def all_gather_gemm_schedule__never_waits_for_its_sends(num_ranks, rank):
     The caller may free or overwrite the buffer; the others then receive something else.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1]]
-    schedule.append(["gemm", "y", rank])
-    for peer in peers:
-        schedule += [["wait", "x", peer, peer], ["gemm", "y", peer]]
-    return schedule
+    peers, receives, sends, _ = _gathering(num_ranks, rank)
+    return receives + sends + _gemms([rank]) + _as_they_come(peers)
 
 
 def all_gather_gemm_schedule__forwards_before_it_has_received(num_ranks, rank):
@@ -1094,13 +937,9 @@ def all_gather_gemm_schedule__gathers_twice(num_ranks, rank):
     Twice the bytes, and two transfers that write into one buffer.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers for _ in range(2)]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1] for _ in range(2)]
-    schedule.append(["gemm", "y", rank])
-    for peer in peers:
-        schedule += [["wait", "x", peer, peer], ["gemm", "y", peer]]
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    twice = [op for ops in (receives, sends) for op in ops for _ in range(2)]
+    return twice + _gemms([rank]) + _as_they_come(peers) + sent
 
 
 def all_gather_gemm_schedule__skips_its_own_chunk(num_ranks, rank):
@@ -1109,12 +948,8 @@ def all_gather_gemm_schedule__skips_its_own_chunk(num_ranks, rank):
     One block of rows of the result is never written.
     Rejected by: test_all_gather_gemm_schedule__hides_behind_the_gemms
     """
-    peers = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "x", peer, peer] for peer in peers]
-    schedule += [["send", "x", rank, peer] for peer in peers[::-1]]
-    for peer in peers:
-        schedule += [["wait", "x", peer, peer], ["gemm", "y", peer]]
-    return schedule + [["wait_send", "x", rank, peer] for peer in peers[::-1]]
+    peers, receives, sends, sent = _gathering(num_ranks, rank)
+    return receives + sends + _as_they_come(peers) + sent
 
 
 def gemm_reduce_scatter_schedule__computes_its_own_chunk_first(num_ranks, rank):
@@ -1138,13 +973,9 @@ def gemm_reduce_scatter_schedule__sends_after_all_gemms(num_ranks, rank):
     A plain GEMM followed by a reduce-scatter: all of the communication is exposed.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    schedule += [["gemm", "y", chunk] for chunk in [*ahead, rank]]
-    schedule += [["send", "y", peer, peer] for peer in ahead]
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
-    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    peers, receives, sums, sent = _scattering(num_ranks, rank)
+    sends = [["send", "y", peer, peer] for peer in peers]
+    return receives + _gemms([*peers, rank]) + sends + sums + sent
 
 
 def gemm_reduce_scatter_schedule__waits_for_each_send_at_once(num_ranks, rank):
@@ -1153,14 +984,10 @@ def gemm_reduce_scatter_schedule__waits_for_each_send_at_once(num_ranks, rank):
     The transfer and the next GEMM take turns: an asynchronous send made synchronous.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
+    peers, schedule, sums, _ = _scattering(num_ranks, rank)
+    for peer in peers:
         schedule += [["gemm", "y", peer], ["send", "y", peer, peer], ["wait_send", "y", peer, peer]]
-    schedule.append(["gemm", "y", rank])
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
-    return schedule
+    return schedule + _gemms([rank]) + sums
 
 
 def gemm_reduce_scatter_schedule__scatters_to_the_wrong_rank(num_ranks, rank):
@@ -1169,14 +996,11 @@ def gemm_reduce_scatter_schedule__scatters_to_the_wrong_rank(num_ranks, rank):
     Rank r owns chunk r. Numbering the peers of a sub-group by their global ranks ends like this.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
-        schedule += [["gemm", "y", peer], ["send", "y", peer, (rank - 1) % num_ranks]]
-    schedule.append(["gemm", "y", rank])
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
-    return schedule + [["wait_send", "y", peer, (rank - 1) % num_ranks] for peer in ahead]
+    peers, schedule, sums, _ = _scattering(num_ranks, rank)
+    behind = (rank - 1) % num_ranks
+    for peer in peers:
+        schedule += [["gemm", "y", peer], ["send", "y", peer, behind]]
+    return schedule + _gemms([rank]) + sums + [["wait_send", "y", peer, behind] for peer in peers]
 
 
 def gemm_reduce_scatter_schedule__adds_before_waiting(num_ranks, rank):
@@ -1185,14 +1009,9 @@ def gemm_reduce_scatter_schedule__adds_before_waiting(num_ranks, rank):
     A data race: what is added may be an empty buffer.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
-        schedule += [["gemm", "y", peer], ["send", "y", peer, peer]]
-    schedule.append(["gemm", "y", rank])
-    schedule += [["add", "y", rank, peer] for peer in ahead[::-1]]
-    schedule += [["wait", "y", rank, peer] for peer in ahead[::-1]]
-    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    peers, receives, sums, sent = _scattering(num_ranks, rank)
+    waits, adds = sums[::2], sums[1::2]
+    return receives + _as_they_are_done(peers) + _gemms([rank]) + adds + waits + sent
 
 
 def gemm_reduce_scatter_schedule__sends_before_the_gemm(num_ranks, rank):
@@ -1201,14 +1020,10 @@ def gemm_reduce_scatter_schedule__sends_before_the_gemm(num_ranks, rank):
     What all-gather may do, reduce-scatter may not: here the message is the GEMM's result.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
+    peers, schedule, sums, sent = _scattering(num_ranks, rank)
+    for peer in peers:
         schedule += [["send", "y", peer, peer], ["gemm", "y", peer]]
-    schedule.append(["gemm", "y", rank])
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
-    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    return schedule + _gemms([rank]) + sums + sent
 
 
 def gemm_reduce_scatter_schedule__leaves_out_its_own_share(num_ranks, rank):
@@ -1217,13 +1032,8 @@ def gemm_reduce_scatter_schedule__leaves_out_its_own_share(num_ranks, rank):
     A sum over p ranks has p terms; p - 1 of them arrive.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
-        schedule += [["gemm", "y", peer], ["send", "y", peer, peer]]
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
-    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    peers, receives, sums, sent = _scattering(num_ranks, rank)
+    return receives + _as_they_are_done(peers) + sums + sent
 
 
 def gemm_reduce_scatter_schedule__adds_twice(num_ranks, rank):
@@ -1231,14 +1041,9 @@ def gemm_reduce_scatter_schedule__adds_twice(num_ranks, rank):
 
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
-        schedule += [["gemm", "y", peer], ["send", "y", peer, peer]]
-    schedule.append(["gemm", "y", rank])
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer]] + 2 * [["add", "y", rank, peer]]
-    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    peers, receives, sums, sent = _scattering(num_ranks, rank)
+    twice = [op for op in sums for _ in range(2 if op[0] == "add" else 1)]
+    return receives + _as_they_are_done(peers) + _gemms([rank]) + twice + sent
 
 
 def gemm_reduce_scatter_schedule__receives_and_never_adds(num_ranks, rank):
@@ -1246,13 +1051,8 @@ def gemm_reduce_scatter_schedule__receives_and_never_adds(num_ranks, rank):
 
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
-        schedule += [["gemm", "y", peer], ["send", "y", peer, peer]]
-    schedule.append(["gemm", "y", rank])
-    schedule += [["wait", "y", rank, peer] for peer in ahead[::-1]]
-    return schedule + [["wait_send", "y", peer, peer] for peer in ahead]
+    peers, receives, sums, sent = _scattering(num_ranks, rank)
+    return receives + _as_they_are_done(peers) + _gemms([rank]) + sums[::2] + sent
 
 
 def gemm_reduce_scatter_schedule__never_waits_for_its_sends(num_ranks, rank):
@@ -1262,14 +1062,8 @@ def gemm_reduce_scatter_schedule__never_waits_for_its_sends(num_ranks, rank):
     whatever stands there by then.
     Rejected by: test_gemm_reduce_scatter_schedule__hides_behind_the_gemms
     """
-    ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
-    schedule = [["post_recv", "y", rank, peer] for peer in ahead[::-1]]
-    for peer in ahead:
-        schedule += [["gemm", "y", peer], ["send", "y", peer, peer]]
-    schedule.append(["gemm", "y", rank])
-    for peer in ahead[::-1]:
-        schedule += [["wait", "y", rank, peer], ["add", "y", rank, peer]]
-    return schedule
+    peers, receives, sums, _ = _scattering(num_ranks, rank)
+    return receives + _as_they_are_done(peers) + _gemms([rank]) + sums
 
 
 def gemm_reduce_scatter_schedule__everyone_computes_chunk_0_first(num_ranks, rank):

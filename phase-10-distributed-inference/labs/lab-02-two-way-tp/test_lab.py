@@ -60,10 +60,16 @@ def test_kv_heads_per_rank__refuses_an_uneven_split(lab):
     chance = random.Random(3)
     few = chance.randint(2, 9)
     many = uneven(chance, few)
-    for kv_heads, tp_size in [(few, many), (many, few), (6, 4), (many, 0), (many, -few)]:
+    splits = [(few, many), (many, few), (6, 4), (many, 0), (many, -few)] + [(many * few, few)] * 2
+    for kv_heads, tp_size in chance.sample(splits, len(splits)):
+        if (kv_heads, tp_size) == (
+            many * few,
+            few,
+        ):  # what does divide comes anywhere among the others
+            expect_equal(lab.kv_heads_per_rank(kv_heads, tp_size), many)
+            continue
         idea = "of KV heads and ranks, one number must divide the other; ranks start at 1"
         expect_error(ValueError, lab.kv_heads_per_rank, kv_heads, tp_size, idea=idea)
-    expect_equal(lab.kv_heads_per_rank(many * few, few), many)
 
 
 @pytest.mark.points(6)
@@ -102,19 +108,22 @@ def test_rank_shape__refuses_what_does_not_divide(lab):
     ranks = chance.randint(2, 9)
     even, odd = ranks * chance.randint(1, 99), uneven(chance, ranks)
     padded = 64 * uneven(chance, 3)
-    for split, shape, tp_size, wrong in [
+    splits = [
+        ("columns", [odd, even], ranks, None),  # this one does divide
         ("columns", [even, odd], ranks, odd),
         ("rows", [odd, even], ranks, odd),
         ("rows", [4, odd, even], ranks, odd),
         ("vocab", [padded - chance.randint(0, 63), 96], 3, padded),
         ("heads", [160, 96], 8, 12),  # 4 KV heads may be held twice, 12 heads over 8 ranks may not
         ("heads", [160, 96], 6, 4),
-    ]:
+    ]
+    for split, shape, tp_size, wrong in chance.sample(splits, len(splits)):
         parameter = {"name": "x.weight", "shape": shape, "split": split, "where": 0}
+        if wrong is None:
+            expect_equal(lab.rank_shape(parameter, model, ranks), [odd, even // ranks])
+            continue
         idea = f"{wrong} does not divide by {tp_size}"
         expect_error(ValueError, lab.rank_shape, parameter, model, tp_size, idea=idea)
-    parameter = {"name": "x.weight", "shape": [odd, even], "split": "columns", "where": 0}
-    expect_equal(lab.rank_shape(parameter, model, ranks), [odd, even // ranks])
 
 
 TERMS = {
@@ -255,11 +264,15 @@ def test_kv_capacity__as_each_version_counts_it(lab):
 @pytest.mark.points(1)
 def test_kv_capacity__refuses_sizes_that_are_not_positive(lab):
     """A capacity of sizes that are not positive is refused."""
-    sizes, below = drawn_cache(), -random.Random(9).randint(1, 99)
-    for place, size in [(0, below), *itertools.product((1, 2, 3), (0, below))]:
+    chance = random.Random(9)
+    sizes, below = drawn_cache(), -chance.randint(1, 99)
+    changes = [(0, below), *itertools.product((1, 2, 3), (0, below)), (0, sizes[0])]
+    for place, size in chance.sample(changes, len(changes)):
+        if size == sizes[0]:  # no change at all
+            blocks = size // (sizes[1] * sizes[2])
+            expect_equal(lab.kv_capacity(*sizes)["blocks"], blocks, part="['blocks']")
+            continue
         expect_error(ValueError, lab.kv_capacity, *sizes[:place], size, *sizes[place + 1 :])
-    blocks = sizes[0] // (sizes[1] * sizes[2])
-    expect_equal(lab.kv_capacity(*sizes)["blocks"], blocks, part="['blocks']")
 
 
 @pytest.mark.points(4)
@@ -300,7 +313,7 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
                 if abs(Fraction(tokens * held[tp_size], memory) - 1) <= Fraction(1, 20)
             ]
             sizes = lab.tp_sizes_of_cache(model, memory, tokens, candidates)
-            idea = "within 5 % of memory / kv_bytes_per_token; all sizes that fit, in order"
+            idea = "within 5% of memory / kv_bytes_per_token; all sizes that fit, in order"
             expect_equal(sizes, alike, idea=idea)
 
 
@@ -332,7 +345,7 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         explained = expected_splits(model, gib, tp_size, pp_size)
         split = lab.which_split(model, gib, tp_size, pp_size)
         if split not in explained:
-            idea = "compare with the ledger of every candidate; the nearest within 5 % explains it"
+            idea = "compare with the ledger of every candidate; the nearest within 5% explains it"
             expect_equal(split, explained[0] if explained else None, idea=idea)
 
 
@@ -379,11 +392,15 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
 def test_replicas_or_tp__refuses_a_single_sequence(lab):
     """A single sequence cannot be shared by two GPUs, and is refused."""
     bandwidth, context = random.Random(13).uniform(1e12, 4e12), random.Random(14).randint(1, 9999)
-    for sequences in (1, 0, -context):
-        sizes = (MODELS["tiny"], GIB, bandwidth, 20e-6, context, sequences)
+    for sequences in random.Random(15).sample([1, 0, -context, 2], 4):
+        message_s = 0.0 if sequences == 2 else 20e-6
+        sizes = (MODELS["tiny"], GIB, bandwidth, message_s, context, sequences)
+        if sequences == 2:
+            idea = "it fits, and messages are free"
+            answer = lab.replicas_or_tp(*sizes)
+            expect_equal(answer["choice"], "tp", part="['choice']", idea=idea)
+            continue
         expect_error(ValueError, lab.replicas_or_tp, *sizes, idea="two GPUs need two sequences")
-    answer = lab.replicas_or_tp(MODELS["tiny"], GIB, bandwidth, 0.0, context, 2)
-    expect_equal(answer["choice"], "tp", part="['choice']", idea="it fits, and messages are free")
 
 
 # --- Part B: the same numbers, live -----------------------------------------------------------
@@ -463,7 +480,8 @@ def test_treatment__refuses_what_is_no_split(lab):
     chance = random.Random(17)
     rows, columns, experts = (4 * n for n in chance.sample(range(2, 99), 3))
     more, less = chance.randint(columns // 2 + 1, columns - 1), chance.randint(1, columns // 2 - 1)
-    for full, part, idea in [
+    shapes = [
+        ([rows, columns], [rows // 2, columns], None),
         ([rows, columns], [rows, more], f"2 x {more} columns are more than {columns}: {ONLY_ROWS}"),
         (
             [columns, rows, 96],
@@ -475,9 +493,12 @@ def test_treatment__refuses_what_is_no_split(lab):
         ([columns], [less], f"2 x {less} are not {columns}: {LOST}"),
         ([rows, columns], [rows // 2, columns // 2], "rows and columns both became smaller"),
         ([experts, rows, 9], [experts // 2, rows // 2, 9], "experts and rows both became smaller"),
-    ]:
+    ]
+    for full, part, idea in chance.sample(shapes, len(shapes)):
+        if idea is None:
+            check_treatment(lab, full, [part, part], "rows")
+            continue
         expect_error(ValueError, lab.treatment, full, [part, part], idea=idea)
-    check_treatment(lab, [rows, columns], [[rows // 2, columns]] * 2, "rows")
 
 
 @pytest.mark.points(4)
@@ -550,7 +571,7 @@ def test_all_gather_gemm_schedule__hides_behind_the_gemms(lab):
 
 @pytest.mark.points(12)
 def test_gemm_reduce_scatter_schedule__hides_behind_the_gemms(lab):
-    """GEMM + reduce-scatter: partial sums leave while the next multiply"""
+    """GEMM + reduce-scatter: sums leave while the next chunk multiplies"""
     expect_overlap(lab, "gemm_reduce_scatter_schedule", "gemm_reduce_scatter")
 
 

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
-from loglog import loglog_svg
+from loglog import loglog_svg, series_of
 from share_table import HERE, KERNELS, US, read_measurements
 
 from labkit.loading import load_chosen, run_program
@@ -147,15 +147,8 @@ def figure(lab, data, gpu):
     series = []
     for ranks in (2, 8):
         measured = {size: t for (p, size), t in data[gpu].items() if p == ranks}
-        series.append(
-            {
-                "label": f"{ranks} ranks",
-                "measured": [(size, measured[size]) for size in sorted(measured)],
-                "given": [size for size in measured if size in (TINY, HUGE)],
-                "predict": lambda size, p=ranks: lab.predict_all_reduce_s(p, size, *constants[p]),
-                "straight": lambda size, p=ranks: lab.ring_all_reduce_s(p, size, *constants[p]),
-            }
-        )
+        given = [size for size in measured if size in (TINY, HUGE)]
+        series.append(series_of(lab, ranks, constants, measured, given, lab.NCCL_PROTOCOLS))
     crossover = lab.crossover_bytes(8, *constants[8])
     return loglog_svg(f"NCCL all-reduce, {gpu}, one node", series, crossover)
 
@@ -189,7 +182,7 @@ def print_elsewhere(lab, rows, data):
     for size, seconds, predicted in other_box(lab, rows, data):
         print(
             f"{size // KiB:10} KiB {seconds / US:10.1f} us {predicted / US:10.1f} us"
-            f" {100 * (predicted / seconds - 1):+6.0f} %"
+            f" {100 * (predicted / seconds - 1):+6.0f}%"
         )
 
 

@@ -20,6 +20,18 @@ def seconds_text(seconds):
     return f"{seconds / 1e-9:.0f} ns"
 
 
+def series_of(lab, ranks, constants, measured, given, protocols):
+    """One series of `loglog_svg`: the model's two curves beside `measured`, {bytes: seconds}."""
+    ring = constants[ranks]
+    return {
+        "label": f"{ranks} ranks",
+        "measured": sorted(measured.items()),
+        "given": given,
+        "predict": lambda size: lab.predict_all_reduce_s(ranks, size, *ring, protocols),
+        "straight": lambda size: lab.ring_all_reduce_s(ranks, size, *ring),
+    }
+
+
 def loglog_svg(title, series, crossover_bytes=None):
     """Return the text of an .svg file.
 

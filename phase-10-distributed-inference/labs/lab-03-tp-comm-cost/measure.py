@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from calibration_table import CLASSES, size_class
-from loglog import bytes_text, loglog_svg
+from loglog import bytes_text, loglog_svg, series_of
 from share_table import HERE
 
 from labkit.loading import load_chosen, run_program
@@ -86,26 +86,20 @@ def run_rank(rank, num_ranks, backend, folder, sizes, deadline_s):
 
 
 def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
-    """[(bytes, [seconds per call, ...]), ...] over num_ranks processes of this machine.
+    """[[bytes, [seconds per call, ...]], ...] over num_ranks processes of this machine.
 
     RuntimeError when a process fails or the deadline passes; no process is left behind.
     """
     with tempfile.TemporaryDirectory() as folder:
-        job = {
-            "num_ranks": num_ranks,
-            "backend": backend,
-            "folder": folder,
-            "sizes": list(sizes),
-            "deadline_s": deadline_s,
-        }
+        job = {"num_ranks": num_ranks, "backend": backend, "folder": folder}
+        job |= {"sizes": list(sizes), "deadline_s": deadline_s}
         command = [sys.executable, "-B", str(HERE / "measure.py"), "--rank"]
         commands = [[*command, json.dumps(job | {"rank": rank})] for rank in range(num_ranks)]
         try:
             run_processes(commands, folder, timeout_s=deadline_s)
         except RanksFailed as error:
             raise RuntimeError(f"{backend} over {num_ranks} processes:\n{error}") from None
-        found = json.loads((Path(folder) / "times.json").read_text())
-    return [(size, times) for size, times in found]
+        return json.loads((Path(folder) / "times.json").read_text())
 
 
 def fit(lab, table, protocols):
@@ -198,37 +192,19 @@ def content(backend, runs, constants, remark):
     """What measurements.json holds."""
     names = ("c_s", "a_s", "busbw_bytes_per_s")
     rows = [
-        {
-            "ranks": p,
-            "bytes": size,
-            "fastest_s": min(times),
-            "median_s": median(times),
-            "slowest_s": max(times),
-        }
+        {"ranks": p, "bytes": size, "fastest_s": min(times)}
+        | {"median_s": median(times), "slowest_s": max(times)}
         for p, run in runs.items()
         for size, times in run
     ]
     fitted = {str(p): dict(zip(names, constants[p], strict=True)) for p in runs}
-    return {
-        "backend": backend,
-        "batches": BATCHES,
-        "fit": fitted,
-        "remark": remark,
-        "rows": rows,
-    }
+    found = {"backend": backend, "batches": BATCHES, "fit": fitted, "remark": remark}
+    return found | {"rows": rows}
 
 
 def picture(lab, title, table, constants, protocols):
     series = [
-        {
-            "label": f"{p} ranks",
-            "measured": sorted(times.items()),
-            "given": [min(times), max(times)],
-            "predict": lambda size, p=p: lab.predict_all_reduce_s(
-                p, size, *constants[p], protocols
-            ),
-            "straight": lambda size, p=p: lab.ring_all_reduce_s(p, size, *constants[p]),
-        }
+        series_of(lab, p, constants, times, [min(times), max(times)], protocols)
         for p, times in table.items()
     ]
     most = max(table)

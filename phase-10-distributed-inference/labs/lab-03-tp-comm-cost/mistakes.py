@@ -1,4 +1,12 @@
-"""Plausible wrong answers to lab 03, each with the check that rejects it."""
+"""Plausible wrong answers to lab 03, each with the check that rejects it.
+
+A name with one leading underscore keeps the solution's own version of what a mistake replaces, and
+a mistake names only the arguments that it bends: the others are handed on as they come.
+"""
+
+_ring_s, _step_s, _sides = ring_all_reduce_s, step_s, tensor_parallel_sides
+_predict_s, _equation, _calibrate = predict_all_reduce_s, equation, calibrate
+_fastest = fastest_all_reduce
 
 
 def step_messages__one_per_layer(num_layers, tokens, hidden_size, element_bytes):
@@ -50,15 +58,14 @@ def ring_all_reduce_s__p_hops(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_pe
     return c_s + 2 * num_ranks * a_s + traffic / busbw_bytes_per_s
 
 
-def ring_all_reduce_s__no_constant(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
+def ring_all_reduce_s__no_constant(num_ranks, payload_bytes, c_s, *rest):
     """the constant c is forgotten, as in most textbooks.
 
     Launching costs 3 to 8 us whatever the ranks and the bytes: at 8 KiB and two ranks that is most
     of the bill.
     Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    hops = 2 * (num_ranks - 1)
-    return hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
+    return _ring_s(num_ranks, payload_bytes, 0.0, *rest)
 
 
 def ring_all_reduce_s__constant_per_hop(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
@@ -67,20 +74,16 @@ def ring_all_reduce_s__constant_per_hop(num_ranks, payload_bytes, c_s, a_s, busb
     The whole ring is one kernel: c is paid once, a on every hop.
     Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    hops = 2 * (num_ranks - 1)
-    return hops * (c_s + a_s) + hops / num_ranks * payload_bytes / busbw_bytes_per_s
+    return _ring_s(num_ranks, payload_bytes, 0.0, c_s + a_s, busbw_bytes_per_s)
 
 
-def ring_all_reduce_s__whole_buffer_per_hop(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
+def ring_all_reduce_s__whole_buffer_per_hop(num_ranks, payload_bytes, *rest):
     """every hop carries the whole buffer instead of one chunk.
 
     A hop moves bytes/p. That is why a ring's traffic hardly grows with the ranks.
     Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    if num_ranks == 1:
-        return 0.0
-    hops = 2 * (num_ranks - 1)
-    return c_s + hops * (a_s + payload_bytes / busbw_bytes_per_s)
+    return _ring_s(num_ranks, num_ranks * payload_bytes, *rest)
 
 
 def ring_all_reduce_s__half_the_trip(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
@@ -95,17 +98,14 @@ def ring_all_reduce_s__half_the_trip(num_ranks, payload_bytes, c_s, a_s, busbw_b
     return c_s + hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
 
 
-def ring_all_reduce_s__both_directions(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
+def ring_all_reduce_s__both_directions(num_ranks, payload_bytes, *rest):
     """the bytes take half as long, as if a half trip were all or both directions carried them.
 
     Each rank sends 2(p-1)/p of the bytes one way round; what comes in at the same time is another
     rank's traffic. busbw is one direction.
     Rejected by: test_ring_all_reduce_s__walks_the_ring
     """
-    if num_ranks == 1:
-        return 0.0
-    hops = 2 * (num_ranks - 1)
-    return c_s + hops * a_s + hops / num_ranks * payload_bytes / (2 * busbw_bytes_per_s)
+    return _ring_s(num_ranks, payload_bytes / 2, *rest)
 
 
 def ring_all_reduce_s__one_rank_pays(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
@@ -121,7 +121,7 @@ def ring_all_reduce_s__one_rank_pays(num_ranks, payload_bytes, c_s, a_s, busbw_b
 def decode_step_s__unsharded(weight_bytes, num_ranks, memory_bytes_per_s):
     """the step is that of one rank, as if the weights were not sharded.
 
-    The comforting denominator: at TP=8 it turns 58 % lost into 15 %. Each rank reads only W/p, so
+    The comforting denominator: at TP=8 it turns 58% lost into 15%. Each rank reads only W/p, so
     the step shrinks while the bill grows.
     Rejected by: test_decode_step_s__shards_the_weights
     """
@@ -177,9 +177,7 @@ def step_s__reads_per_token(
     return max(reading_s, 2 * tokens * weight_bytes / element_bytes / (num_ranks * flops_per_s))
 
 
-def step_s__only_memory(
-    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
-):
+def step_s__only_memory(weight_bytes, num_ranks, memory_bytes_per_s, *_):
     """a step takes as long as reading, however many tokens it holds.
 
     From about 300 tokens on an H100 multiplies longer than it reads. Whoever leaves that out
@@ -190,15 +188,14 @@ def step_s__only_memory(
 
 
 def step_s__one_flop(
-    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, *width
 ):
     """a weight costs one flop per token.
 
     It costs two: the product, and its addition to the sum. Vendors count both.
     Rejected by: test_step_s__has_two_roofs
     """
-    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
-    return max(reading_s, tokens * weight_bytes / element_bytes / (num_ranks * flops_per_s))
+    return _step_s(weight_bytes, num_ranks, memory_bytes_per_s, tokens, 2 * flops_per_s, *width)
 
 
 def step_s__one_after_the_other(
@@ -226,15 +223,14 @@ def step_s__every_rank_multiplies_all(
 
 
 def step_s__bytes_for_weights(
-    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, *_
 ):
     """bytes are counted where weights are multiplied.
 
     A BF16 weight is two bytes and one factor: 16 GB are 8 billion weights.
     Rejected by: test_step_s__has_two_roofs
     """
-    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
-    return max(reading_s, 2 * tokens * weight_bytes / (num_ranks * flops_per_s))
+    return _step_s(weight_bytes, num_ranks, memory_bytes_per_s, tokens, flops_per_s, 1)
 
 
 def link_bytes_per_s__bits(link):
@@ -260,7 +256,7 @@ def link_bytes_per_s__both_directions(link):
 def link_bytes_per_s__gib(link):
     """GB is taken for GiB.
 
-    Vendors print powers of ten: 1 GB/s is 1e9 bytes per second. 7 % is more than the error of a
+    Vendors print powers of ten: 1 GB/s is 1e9 bytes per second. 7% is more than the error of a
     good prediction.
     Rejected by: test_link_bytes_per_s__one_direction
     """
@@ -294,14 +290,7 @@ def all_reduce_range_s__worst_first(link, num_ranks, payload_bytes):
 
 
 def tensor_parallel_sides__saves_the_step(
-    weight_bytes,
-    memory_bytes_per_s,
-    num_ranks,
-    num_messages,
-    message_s,
-    tokens=1,
-    flops_per_s=math.inf,
-    element_bytes=2,
+    weight_bytes, memory_bytes_per_s, num_ranks, num_messages, message_s, *batch, **width
 ):
     """the saving is the whole sharded step.
 
@@ -309,19 +298,12 @@ def tensor_parallel_sides__saves_the_step(
     on one rank less the step on p ranks.
     Rejected by: test_tensor_parallel_sides__paid_and_saved
     """
-    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
-    return num_messages * message_s, step_s(weight_bytes, num_ranks, *work)
+    step = step_s(weight_bytes, num_ranks, memory_bytes_per_s, *batch, **width)
+    return num_messages * message_s, step
 
 
 def tensor_parallel_sides__only_reading_saved(
-    weight_bytes,
-    memory_bytes_per_s,
-    num_ranks,
-    num_messages,
-    message_s,
-    tokens=1,
-    flops_per_s=math.inf,
-    element_bytes=2,
+    weight_bytes, memory_bytes_per_s, num_ranks, num_messages, message_s, *_, **__
 ):
     """only reading is saved, whatever the batch.
 
@@ -334,23 +316,15 @@ def tensor_parallel_sides__only_reading_saved(
 
 
 def tensor_parallel_sides__pays_one_message(
-    weight_bytes,
-    memory_bytes_per_s,
-    num_ranks,
-    num_messages,
-    message_s,
-    tokens=1,
-    flops_per_s=math.inf,
-    element_bytes=2,
+    weight_bytes, memory_bytes_per_s, num_ranks, num_messages, message_s, *batch, **width
 ):
     """one message is paid instead of all of them.
 
     message_s is the time of one; a step of 32 layers has 64, one after the other.
     Rejected by: test_tensor_parallel_sides__paid_and_saved
     """
-    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
-    saved_s = step_s(weight_bytes, 1, *work) - step_s(weight_bytes, num_ranks, *work)
-    return message_s, saved_s
+    work = weight_bytes, memory_bytes_per_s, num_ranks
+    return message_s, _sides(*work, num_messages, message_s, *batch, **width)[1]
 
 
 def reduce_scatter_s__counted_twice(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
@@ -450,11 +424,9 @@ def fastest_all_reduce__ring_first(num_ranks, payload_bytes, kernel_s, c_s, a_s,
     Rejected by: test_fastest_all_reduce__switches_with_the_payload
     """
     direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
-    costs = {
-        "ring": ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s),
-        "two_shot": two_shot_all_reduce_s(*direct),
-        "one_shot": one_shot_all_reduce_s(*direct),
-    }
+    ring_s = ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
+    costs = {"ring": ring_s, "two_shot": two_shot_all_reduce_s(*direct)}
+    costs["one_shot"] = one_shot_all_reduce_s(*direct)
     name = min(costs, key=costs.get)
     return name, costs[name]
 
@@ -486,26 +458,12 @@ def fastest_all_reduce__no_ring_for_small_payloads(
     That is what usually comes out. With a quick ring and a slow kernel the ring also wins at 8 KiB.
     Rejected by: test_fastest_all_reduce__switches_with_the_payload
     """
-    direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
-    costs = {
-        "one_shot": one_shot_all_reduce_s(*direct),
-        "two_shot": two_shot_all_reduce_s(*direct),
-    }
-    if payload_bytes >= 512 * 1024:
-        costs["ring"] = ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
-    name = min(costs, key=costs.get)
-    return name, costs[name]
+    c_s = c_s if payload_bytes >= 512 * 1024 else 1e9  # then the ring is never the fastest
+    return _fastest(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes_per_s)
 
 
 def hierarchical_all_reduce_s__whole_payload_across(
-    num_nodes,
-    gpus_per_node,
-    payload_bytes,
-    c_s,
-    node_a_s,
-    node_busbw_bytes_per_s,
-    network_a_s,
-    network_busbw_bytes_per_s,
+    num_nodes, gpus_per_node, payload_bytes, c_s, node_a_s, node_busbw, *network
 ):
     """every GPU sends the whole payload across the nodes.
 
@@ -514,29 +472,22 @@ def hierarchical_all_reduce_s__whole_payload_across(
     """
     if num_nodes * gpus_per_node == 1:
         return 0.0
-    node = (gpus_per_node, payload_bytes, 0.0, node_a_s, node_busbw_bytes_per_s)
-    network = (num_nodes, payload_bytes, 0.0, network_a_s, network_busbw_bytes_per_s)
-    return c_s + 2 * reduce_scatter_s(*node) + ring_all_reduce_s(*network)
+    node = (gpus_per_node, payload_bytes, 0.0, node_a_s, node_busbw)
+    across_s = ring_all_reduce_s(num_nodes, payload_bytes, 0.0, *network)
+    return c_s + 2 * reduce_scatter_s(*node) + across_s
 
 
 def hierarchical_all_reduce_s__three_launches(
-    num_nodes,
-    gpus_per_node,
-    payload_bytes,
-    c_s,
-    node_a_s,
-    node_busbw_bytes_per_s,
-    network_a_s,
-    network_busbw_bytes_per_s,
+    num_nodes, gpus_per_node, payload_bytes, c_s, node_a_s, node_busbw, *network
 ):
     """each of the three stages pays its own launch.
 
     They are one kernel; the constant is paid once.
     Rejected by: test_hierarchical_all_reduce_s__each_gpu_its_part
     """
-    node = (gpus_per_node, payload_bytes, c_s, node_a_s, node_busbw_bytes_per_s)
-    network = (num_nodes, payload_bytes / gpus_per_node, c_s, network_a_s)
-    return 2 * reduce_scatter_s(*node) + ring_all_reduce_s(*network, network_busbw_bytes_per_s)
+    node = (gpus_per_node, payload_bytes, c_s, node_a_s, node_busbw)
+    across_s = ring_all_reduce_s(num_nodes, payload_bytes / gpus_per_node, c_s, *network)
+    return 2 * reduce_scatter_s(*node) + across_s
 
 
 def expert_parallel_bytes__each_token_once(
@@ -556,35 +507,31 @@ def expert_parallel_bytes__no_scales(
 ):
     """the FP8 scales are left out.
 
-    128 elements share a 4-byte scale: 3 % more, enough to miss DeepEP's printed digits.
+    128 elements share a 4-byte scale: 3% more, enough to miss DeepEP's printed digits.
     Rejected by: test_expert_parallel_bytes__as_deepep_counts_them
     """
     elements = tokens * top_k * hidden_size
     return elements * dispatch_element_bytes, elements * combine_element_bytes
 
 
-def predict_all_reduce_s__straight_line(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
-):
+def predict_all_reduce_s__straight_line(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, *_):
     """there is one protocol with the best of all, low latency and full bandwidth.
 
-    No protocol has both; at 1 to 16 MiB the straight line is 20 to 40 % too low.
+    No protocol has both; at 1 to 16 MiB the straight line is 20 to 40% too low.
     Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
     """
     return ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s)
 
 
 def predict_all_reduce_s__always_the_first(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+    num_ranks, payload_bytes, c_s, a_s, busbw, protocols=NCCL_PROTOCOLS
 ):
     """the protocol for small payloads is used for all.
 
     Half of what it sends is flags: above a few MiB it loses half the bandwidth.
     Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
     """
-    factor, part, fill = protocols[0]
-    ring = (factor * c_s, factor * a_s, part * busbw_bytes_per_s)
-    return ring_all_reduce_s(num_ranks, payload_bytes + fill, *ring)
+    return _predict_s(num_ranks, payload_bytes, c_s, a_s, busbw, protocols[:1])
 
 
 def predict_all_reduce_s__fill_at_the_end(
@@ -621,19 +568,14 @@ def predict_all_reduce_s__factor_on_the_hops(
 
 
 def predict_all_reduce_s__knows_only_nccl(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, *_
 ):
     """NCCL's protocols are used, whatever is given.
 
     gloo has one protocol; measure.py gives STRAIGHT_LINE.
     Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
     """
-    return min(
-        ring_all_reduce_s(
-            num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
-        )
-        for factor, part, fill in NCCL_PROTOCOLS
-    )
+    return _predict_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, NCCL_PROTOCOLS)
 
 
 def equation__fill_beside_the_ring(point, protocol):
@@ -654,9 +596,7 @@ def equation__seconds_not_divided(point, protocol):
     least_squares wants 1 on the right of every row: divide each term by the measured seconds.
     Rejected by: test_equation__holds_for_every_c_a_and_busbw
     """
-    (num_ranks, payload_bytes, _), (factor, part, fill) = point, protocol
-    hops = 2 * (num_ranks - 1)
-    return [factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part]
+    return [term * point[2] for term in _equation(point, protocol)]
 
 
 def equation__full_bandwidth(point, protocol):
@@ -665,16 +605,14 @@ def equation__full_bandwidth(point, protocol):
     LL has 0.45 of it: the rest carries flags, so each byte costs 1/0.45 as much.
     Rejected by: test_equation__holds_for_every_c_a_and_busbw
     """
-    (num_ranks, payload_bytes, seconds_s), (factor, _, fill) = point, protocol
-    hops = 2 * (num_ranks - 1)
-    terms = factor, factor * hops, hops / num_ranks * (payload_bytes + fill)
-    return [term / seconds_s for term in terms]
+    factor, _, fill = protocol
+    return _equation(point, (factor, 1.0, fill))
 
 
 def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
     """the fit minimises errors in seconds, so the largest payload decides alone.
 
-    A 1 % error at 512 MiB is 20 us, three times the whole bill at 8 KiB. Divide each equation by
+    A 1% error at 512 MiB is 20 us, three times the whole bill at 8 KiB. Divide each equation by
     its measured seconds.
     Rejected by: test_calibrate__returns_what_made_the_points
     """
@@ -691,12 +629,7 @@ def calibrate__forgets_the_protocols(points, protocols=NCCL_PROTOCOLS):
     and part of its time fills the pipeline.
     Rejected by: test_calibrate__returns_what_made_the_points
     """
-    rows = []
-    for num_ranks, payload_bytes, seconds_s in points:
-        hops = 2 * (num_ranks - 1)
-        row = [1.0, hops, hops / num_ranks * payload_bytes]
-        rows.append([entry / seconds_s for entry in row])
-    c_s, a_s, s_per_byte = least_squares(rows)
+    c_s, a_s, s_per_byte = least_squares([equation(point, STRAIGHT_LINE[0]) for point in points])
     return c_s, a_s, 1 / s_per_byte
 
 
@@ -707,9 +640,14 @@ def calibrate__three_points_only(points, protocols=NCCL_PROTOCOLS):
     Rejected by: test_calibrate__weighs_every_point_the_same
     """
     check_points(points)
-    points = points[:3]
+    return _calibrate(points[:3], protocols)
+
+
+def _fitted(points, protocols, times):
+    """What `calibrate` gives if it fits so many times."""
+    check_points(points)
     chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(4):
+    for _ in range(times):
         rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
         c_s, a_s, s_per_byte = least_squares(rows)
         if s_per_byte == 0:
@@ -725,15 +663,7 @@ def calibrate__never_looks_again(points, protocols=NCCL_PROTOCOLS):
     knows which formula each point obeys.
     Rejected by: test_calibrate__returns_what_made_the_points
     """
-    check_points(points)
-    chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(1):
-        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
-        c_s, a_s, s_per_byte = least_squares(rows)
-        if s_per_byte == 0:
-            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
-        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
-    return c_s, a_s, 1 / s_per_byte
+    return _fitted(points, protocols, 1)
 
 
 def calibrate__two_fits(points, protocols=NCCL_PROTOCOLS):
@@ -743,15 +673,7 @@ def calibrate__two_fits(points, protocols=NCCL_PROTOCOLS):
     second fit is then still off. Four are enough.
     Rejected by: test_calibrate__returns_what_made_the_points
     """
-    check_points(points)
-    chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(2):
-        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
-        c_s, a_s, s_per_byte = least_squares(rows)
-        if s_per_byte == 0:
-            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
-        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
-    return c_s, a_s, 1 / s_per_byte
+    return _fitted(points, protocols, 2)
 
 
 def calibrate__infinite_busbw(points, protocols=NCCL_PROTOCOLS):
@@ -760,27 +682,23 @@ def calibrate__infinite_busbw(points, protocols=NCCL_PROTOCOLS):
     The largest payload was the fastest: that is a measurement to repeat, not a wire without end.
     Rejected by: test_calibrate__refuses_points_that_fix_nothing
     """
-    check_points(points)
-    chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(4):
-        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
-        c_s, a_s, s_per_byte = least_squares(rows)
-        if s_per_byte == 0:
-            return c_s, a_s, math.inf
-        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
-    return c_s, a_s, 1 / s_per_byte
+    try:
+        return _calibrate(points, protocols)
+    except ValueError as error:
+        if "give no busbw" not in str(error):
+            raise
+        return *least_squares([equation(point, STRAIGHT_LINE[0]) for point in points])[:2], math.inf
 
 
 def step_s__two_byte_weights(
-    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, *_
 ):
     """every weight has two bytes, whatever element_bytes says.
 
     The same bytes hold twice as many weights of one byte, and each wants its two flops.
     Rejected by: test_step_s__has_two_roofs
     """
-    reading_s = weight_bytes / (num_ranks * memory_bytes_per_s)
-    return max(reading_s, tokens * weight_bytes / (num_ranks * flops_per_s))
+    return _step_s(weight_bytes, num_ranks, memory_bytes_per_s, tokens, flops_per_s, 2)
 
 
 def bus_bandwidth__all_to_all_sends_all(operation, num_ranks, payload_bytes, seconds_s):
@@ -807,19 +725,15 @@ def expert_parallel_bytes__one_type_both_ways(
 
 
 def predict_all_reduce_s__sends_no_fill(
-    num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s, protocols=NCCL_PROTOCOLS
+    num_ranks, payload_bytes, c_s, a_s, busbw, protocols=NCCL_PROTOCOLS
 ):
     """what fills the pipeline is left out.
 
     Before the first byte of payload comes out, the fill has gone round like payload.
     Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
     """
-    return min(
-        ring_all_reduce_s(
-            num_ranks, payload_bytes, factor * c_s, factor * a_s, part * busbw_bytes_per_s
-        )
-        for factor, part, _ in protocols
-    )
+    emptied = [(factor, part, 0) for factor, part, _ in protocols]
+    return _predict_s(num_ranks, payload_bytes, c_s, a_s, busbw, emptied)
 
 
 def equation__fill_at_full_bandwidth(point, protocol):

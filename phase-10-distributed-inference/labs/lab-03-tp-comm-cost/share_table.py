@@ -40,8 +40,6 @@ ACROSS = (
     ("70B", "H100"),
 )
 CPU_BYTES_PER_S = 200e9
-# c: NCCL's tuner. a: nccl-tests issue 82, between its two rows, less c. busbw: the line rate.
-ETHERNET = (6.6 * US, 35 * US, 1.25e9)
 KERNELS = {
     "NCCL": ("nccl_all_reduce", None),
     "vLLM graph": ("custom_all_reduce", "CUDA graph"),
@@ -103,15 +101,21 @@ def table(lab, rows):
     return lines
 
 
+def ethernet(lab):
+    """(c, a, busbw) of 10 GbE: the middle of its ranges in LINKS."""
+    row = lab.LINKS["10 GbE"]
+    return [sum(row[name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s")]
+
+
 def ethernet_table(lab):
     """[(label, share %, seconds of a message)] and the latency's part of an 8 KiB message."""
-    lines = []
+    lines, middle = [], ethernet(lab)
     for model, gpu in ACROSS:
         rate = CPU_BYTES_PER_S if gpu == "CPU" else lab.GPUS[gpu]["memory_bytes_per_s"]
         _, layers, hidden = MODELS[model]
-        seconds = lab.ring_all_reduce_s(2, lab.step_messages(layers, 1, hidden, 2)[1], *ETHERNET)
+        seconds = lab.ring_all_reduce_s(2, lab.step_messages(layers, 1, hidden, 2)[1], *middle)
         lines.append((f"{model} {gpu}", 100 * share(lab, model, 2, seconds, rate), seconds))
-    return lines, lab.latency_share(2, 8 * KiB, *ETHERNET)
+    return lines, lab.latency_share(2, 8 * KiB, *middle)
 
 
 def latency_sources(rows):
@@ -144,7 +148,11 @@ def print_within(lab, rows):
 def print_across(lab, rows):
     lines, latency = ethernet_table(lab)
     print(f"\nTP2 across nodes, 10 GbE, TCP: {latency:.0%} of an 8 KiB message is latency")
-    print("Predicted: c 6.6 us (NCCL's tuner), a 35 us (nccl-tests issue 82, less c), 1.25 GB/s")
+    c_s, a_s, busbw = ethernet(lab)
+    print(
+        f"Predicted: c {c_s / US:.1f} us, a {a_s / US:.1f} us, {busbw / 1e9:.2f} GB/s, the middle "
+        "of LINKS"
+    )
     for label, value, seconds in lines:
         print(f"{label:20}{f'~{value:.0f}':>5}{f'({seconds / US:.1f})':>8}")
     print(

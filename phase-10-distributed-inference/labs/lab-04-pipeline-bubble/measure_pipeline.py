@@ -23,7 +23,7 @@ import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 
 from labkit.loading import load_chosen, run_program
 from labkit.provenance import git_commit, write_provenance
@@ -104,11 +104,7 @@ def measure(pipelines, counts, repeats):
 
 def fit_line(points):
     """(slope, intercept) of the least-squares line through [(m, seconds), ...]."""
-    n = len(points)
-    mean_m, mean_t = sum(m for m, _ in points) / n, sum(t for _, t in points) / n
-    slope = sum((m - mean_m) * (t - mean_t) for m, t in points)
-    slope /= sum((m - mean_m) ** 2 for m, _ in points)
-    return slope, mean_t - slope * mean_m
+    return linear_regression(*zip(*points, strict=True))
 
 
 def medians(run):

@@ -15,6 +15,9 @@ def _guarded(wrong):
     return mistake
 
 
+_right_grid = schedule_grid
+
+
 # --- the bubble ---------------------------------------------------------------------------------
 
 
@@ -68,7 +71,7 @@ def bubble_fraction__busy_share(p, m):
 def bubble_fraction__float(p, m):
     """the fraction is rounded to a float.
 
-    7/70 as a float is not one tenth; a budget of exactly 10 % can no longer be tested.
+    7/70 as a float is not one tenth; a budget of exactly 10% can no longer be tested.
 
     Rejected by: test_bubble_fraction__is_the_exact_idle_share
     """
@@ -104,10 +107,7 @@ def schedule_grid__one_tick_too_many(p, m):
 
     Rejected by: test_schedule_grid__starts_none_early_or_late
     """
-    return [
-        [tick - stage if 0 <= tick - stage < m else None for tick in range(p + m)]
-        for stage in range(p)
-    ]
+    return [[*row, None] for row in _right_grid(p, m)]
 
 
 @_guarded
@@ -118,10 +118,7 @@ def schedule_grid__one_tick_too_few(p, m):
 
     Rejected by: test_schedule_grid__runs_every_microbatch_in_order
     """
-    return [
-        [tick - stage if 0 <= tick - stage < m else None for tick in range(max(1, p + m - 2))]
-        for stage in range(p)
-    ]
+    return [row[: max(1, p + m - 2)] for row in _right_grid(p, m)]
 
 
 @_guarded
@@ -157,10 +154,7 @@ def schedule_grid__transposed(p, m):
 
     Rejected by: test_schedule_grid__runs_every_microbatch_in_order
     """
-    return [
-        [tick - stage if 0 <= tick - stage < m else None for stage in range(p)]
-        for tick in range(p + m - 1)
-    ]
+    return [list(tick) for tick in zip(*_right_grid(p, m), strict=True)]
 
 
 @_guarded
@@ -171,10 +165,7 @@ def schedule_grid__last_in_first_out(p, m):
 
     Rejected by: test_schedule_grid__runs_every_microbatch_in_order
     """
-    return [
-        [m - 1 - (tick - stage) if 0 <= tick - stage < m else None for tick in range(p + m - 1)]
-        for stage in range(p)
-    ]
+    return [[None if i is None else m - 1 - i for i in row] for row in _right_grid(p, m)]
 
 
 @_guarded
@@ -257,7 +248,7 @@ def grid_bubble__empty_is_zero(grid):
 def min_microbatches__always_strict(p, budget, strict=False):
     """the bubble must be strictly under the budget although `strict` is False.
 
-    8 stages with 63 microbatches idle exactly 10 %: that keeps a budget of 10 %.
+    8 stages with 63 microbatches idle exactly 10%: that keeps a budget of 10%.
 
     Rejected by: test_min_microbatches__is_the_fewest
     """
@@ -268,7 +259,7 @@ def min_microbatches__always_strict(p, budget, strict=False):
 def min_microbatches__never_strict(p, budget, strict=False):
     """`strict` is ignored: exactly the budget passes as under it.
 
-    "Under 10 %" with 8 stages needs 64 microbatches, 63 give 10 % on the nose.
+    "Under 10%" with 8 stages needs 64 microbatches, 63 give 10% on the nose.
 
     Rejected by: test_min_microbatches__is_the_fewest
     """
@@ -342,7 +333,7 @@ def min_microbatches__rounded_down(p, budget, strict=False):
 def min_microbatches__of_the_overhead(p, budget, strict=False):
     """the budget limits (p-1)/m, the overhead over ideal time, instead of the bubble.
 
-    It asks for more than needed: 70 instead of 63 for 8 stages at 10 %.
+    It asks for more than needed: 70 instead of 63 for 8 stages at 10%.
 
     Rejected by: test_min_microbatches__is_the_fewest
     """
@@ -539,20 +530,22 @@ _right_makespan = makespan_s
 _right_bill = plan_bill
 
 
-def plan_bill__one_all_reduce_per_layer(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def _crossings(tp_size, pp_size, gpus_per_node):
+    """How many of the boundaries between stages leave a node."""
+    return (pp_size - 1) // max(1, gpus_per_node // tp_size)
+
+
+def plan_bill__one_all_reduce_per_layer(tp_size, pp_size, gpus_per_node, *shape):
     """a layer has one all-reduce.
 
     One after attention and one after the MLP: two (lab 01).
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (hidden_size, tokens, m, bytes_per_value)
-    bill = _right_bill(tp_size, pp_size, gpus_per_node, num_layers, *shape)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
     if tp_size == 1:
         return bill
-    pp_only = _right_bill(1, pp_size, max(1, gpus_per_node // tp_size), num_layers, *shape)
+    pp_only = _right_bill(1, pp_size, max(1, gpus_per_node // tp_size), *shape)
     for key in ("local_hops", "node_hops", "bytes_between_nodes"):
         between_stages = pp_only[key]
         bill[key] = (bill[key] - between_stages) / 2 + between_stages
@@ -560,47 +553,35 @@ def plan_bill__one_all_reduce_per_layer(
     return bill
 
 
-def plan_bill__every_boundary_leaves_the_node(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__every_boundary_leaves_the_node(tp_size, pp_size, gpus_per_node, *shape):
     """every stage boundary is taken for a node boundary.
 
     Stages smaller than a node have neighbours in the same node; only some hand-overs leave it.
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
     bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
-    stages_per_node = max(1, gpus_per_node // tp_size)
-    wrong = pp_size - 1 - (pp_size - 1) // stages_per_node
+    wrong = pp_size - 1 - _crossings(tp_size, pp_size, gpus_per_node)
     bill["local_hops"] -= wrong
     bill["node_hops"] += wrong
     bill["bytes_between_nodes"] += wrong * bill["activation_bytes"]
     return bill
 
 
-def plan_bill__one_crossing_per_ring(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__one_crossing_per_ring(tp_size, pp_size, gpus_per_node, *shape):
     """a ring over several nodes is taken to cross between them only once.
 
     A ring is closed: over k nodes it leaves a node k times, and over two nodes there and back.
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
     bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
-    nodes_per_stage = max(1, tp_size // gpus_per_node)
-    crossings = (pp_size - 1) // max(1, gpus_per_node // tp_size) * bill["activation_bytes"]
-    bill["bytes_between_nodes"] = (
-        bill["bytes_between_nodes"] - crossings
-    ) / nodes_per_stage + crossings
-    return bill
+    handed_on = _crossings(tp_size, pp_size, gpus_per_node) * bill["activation_bytes"]
+    ring_bytes = (bill["bytes_between_nodes"] - handed_on) / max(1, tp_size // gpus_per_node)
+    return bill | {"bytes_between_nodes": ring_bytes + handed_on}
 
 
-def plan_bill__every_tp_rank_sends_it_all(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__every_tp_rank_sends_it_all(tp_size, pp_size, gpus_per_node, *shape):
     """every tensor-parallel rank sends the whole activation to the next stage.
 
     They hold the same activation after the all-reduce; each sends its share and the receivers
@@ -608,15 +589,14 @@ def plan_bill__every_tp_rank_sends_it_all(
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
     bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
-    crossings = (pp_size - 1) // max(1, gpus_per_node // tp_size)
+    crossings = _crossings(tp_size, pp_size, gpus_per_node)
     bill["bytes_between_nodes"] += crossings * (tp_size - 1) * bill["activation_bytes"]
     return bill
 
 
 def plan_bill__bubble_of_all_ranks(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
+    tp_size, pp_size, gpus_per_node, layers, hidden, tokens, m, *width
 ):
     """the bubble is computed with all ranks as stages.
 
@@ -624,30 +604,24 @@ def plan_bill__bubble_of_all_ranks(
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
-    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, layers, hidden, tokens, m, *width)
     return bill | {"bubble": bubble_fraction(tp_size * pp_size, m)}
 
 
-def plan_bill__half_a_ring(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__half_a_ring(tp_size, pp_size, gpus_per_node, num_layers, *shape):
     """an all-reduce takes tp - 1 steps.
 
     That is half of it: the reduce-scatter. The all-gather takes tp - 1 more.
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
-    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, num_layers, *shape)
     missing = 2 * num_layers * (tp_size - 1)
     bill["node_hops" if tp_size > gpus_per_node else "local_hops"] -= missing
     return bill
 
 
-def plan_bill__whole_bytes_only(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__whole_bytes_only(tp_size, pp_size, gpus_per_node, num_layers, *shape):
     """a rank's share of an activation is rounded down to whole bytes.
 
     The dimensions of real models hide it. Rounding in the middle of a sum is never exact: 20 steps
@@ -655,18 +629,15 @@ def plan_bill__whole_bytes_only(
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
-    bill = _right_bill(tp_size, pp_size, gpus_per_node, *shape)
-    crossings = (pp_size - 1) // max(1, gpus_per_node // tp_size) * bill["activation_bytes"]
+    bill = _right_bill(tp_size, pp_size, gpus_per_node, num_layers, *shape)
     if tp_size > gpus_per_node:
         steps = 4 * num_layers * (tp_size - 1) * (tp_size // gpus_per_node)
-        bill["bytes_between_nodes"] = steps * (bill["activation_bytes"] // tp_size) + crossings
+        lost = steps * Fraction(bill["activation_bytes"] % tp_size, tp_size)
+        bill["bytes_between_nodes"] -= lost
     return bill
 
 
-def plan_bill__layers_of_a_stage_rounded_down(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__layers_of_a_stage_rounded_down(tp_size, pp_size, gpus_per_node, num_layers, *shape):
     """every stage is taken to have num_layers // pp_size layers, and the rest is forgotten.
 
     A microbatch passes all layers, however the stages share them: 13 layers on 5 stages are
@@ -674,22 +645,18 @@ def plan_bill__layers_of_a_stage_rounded_down(
 
     Rejected by: test_plan_bill__follows_every_message
     """
-    shape = (hidden_size, tokens, m, bytes_per_value)
     _right_bill(tp_size, pp_size, gpus_per_node, num_layers, *shape)  # refuses bad input
     kept = num_layers // pp_size * pp_size
     return _right_bill(tp_size, pp_size, gpus_per_node, kept, *shape)
 
 
-def plan_bill__straddling_allowed(
-    tp_size, pp_size, gpus_per_node, num_layers, hidden_size, tokens, m, bytes_per_value=2
-):
+def plan_bill__straddling_allowed(tp_size, pp_size, gpus_per_node, *shape):
     """a stage whose ranks straddle a node boundary is priced as if it did not.
 
     12 ranks on nodes of 8 leave a ring with links of two kinds and stages that differ.
 
     Rejected by: test_plan_bill__and_tasks_1_to_6_refuse_bad_input
     """
-    shape = (num_layers, hidden_size, tokens, m, bytes_per_value)
     whole = tp_size
     while isinstance(whole, int) and whole > 0 and gpus_per_node > 0:
         if gpus_per_node % whole == 0 or whole % gpus_per_node == 0:
@@ -699,6 +666,16 @@ def plan_bill__straddling_allowed(
 
 
 # --- forwards and backwards -----------------------------------------------------------------------
+
+
+def _warmed_up(order, warmup):
+    """Each rank's forwards and backwards as 1F1B takes them, after `warmup(rank)` forwards."""
+    return [
+        _one_forward_one_backward(
+            [op for op in ops if op[0] == "F"], [op for op in ops if op[0] == "B"], warmup(rank)
+        )
+        for rank, ops in enumerate(order)
+    ]
 
 
 @_guarded
@@ -817,14 +794,7 @@ def one_f_one_b_order__one_more_warmup(p, m):
 
     Rejected by: test_one_f_one_b_order__is_what_torch_runs
     """
-    return [
-        _one_forward_one_backward(
-            [("F", rank, i) for i in range(m)],
-            [("B", rank, i) for i in range(m)],
-            min(p - rank, m),
-        )
-        for rank in range(p)
-    ]
+    return _warmed_up(gpipe_order(p, m), lambda rank: min(p - rank, m))
 
 
 @_guarded
@@ -835,12 +805,7 @@ def one_f_one_b_order__warmup_of_the_mirror_rank(p, m):
 
     Rejected by: test_one_f_one_b_order__is_what_torch_runs
     """
-    return [
-        _one_forward_one_backward(
-            [("F", rank, i) for i in range(m)], [("B", rank, i) for i in range(m)], min(rank, m)
-        )
-        for rank in range(p)
-    ]
+    return _warmed_up(gpipe_order(p, m), lambda rank: min(rank, m))
 
 
 @_guarded
@@ -852,12 +817,7 @@ def one_f_one_b_order__warmup_longer_than_the_batch(p, m):
 
     Rejected by: test_one_f_one_b_order__is_what_torch_runs
     """
-    return [
-        _one_forward_one_backward(
-            [("F", rank, i) for i in range(m)], [("B", rank, i) for i in range(m)], p - 1 - rank
-        )
-        for rank in range(p)
-    ]
+    return _warmed_up(gpipe_order(p, m), lambda rank: p - 1 - rank)
 
 
 @_guarded
@@ -899,15 +859,7 @@ def interleaved_order__warmup_of_1f1b(p, m, v):
 
     Rejected by: test_interleaved_order__is_what_torch_runs
     """
-    order = _right_interleaved(p, m, v)
-    return [
-        _one_forward_one_backward(
-            [op for op in ops if op[0] == "F"],
-            [op for op in ops if op[0] == "B"],
-            min(p - 1 - rank, v * m),
-        )
-        for rank, ops in enumerate(order)
-    ]
+    return _warmed_up(_right_interleaved(p, m, v), lambda rank: min(p - 1 - rank, v * m))
 
 
 def interleaved_order__hops_to_the_loss_only(p, m, v):
@@ -918,14 +870,7 @@ def interleaved_order__hops_to_the_loss_only(p, m, v):
     Rejected by: test_interleaved_order__is_what_torch_runs
     """
     order = _right_interleaved(p, m, v)
-    return [
-        _one_forward_one_backward(
-            [op for op in ops if op[0] == "F"],
-            [op for op in ops if op[0] == "B"],
-            min((v - 1) * p + p - 1 - rank, v * m),
-        )
-        for rank, ops in enumerate(order)
-    ]
+    return _warmed_up(order, lambda rank: min((v - 1) * p + p - 1 - rank, v * m))
 
 
 def interleaved_order__chunk_after_chunk(p, m, v):
@@ -935,15 +880,12 @@ def interleaved_order__chunk_after_chunk(p, m, v):
 
     Rejected by: test_interleaved_order__is_what_torch_runs
     """
-    order = _right_interleaved(p, m, v)
-    return [
-        _one_forward_one_backward(
-            [("F", chunk * p + rank, i) for chunk in range(v) for i in range(m)],
-            [("B", chunk * p + rank, i) for chunk in reversed(range(v)) for i in range(m)],
-            min((v - 1) * p + 2 * (p - 1 - rank), v * m),
-        )
-        for rank, _ in enumerate(order)
+    order = [
+        [("F", chunk * p + rank, i) for chunk in range(v) for i in range(m)]
+        + [("B", chunk * p + rank, i) for chunk in reversed(range(v)) for i in range(m)]
+        for rank, _ in enumerate(_right_interleaved(p, m, v))  # which refuses bad input
     ]
+    return _warmed_up(order, lambda rank: min((v - 1) * p + 2 * (p - 1 - rank), v * m))
 
 
 def interleaved_order__backward_first_chunk_first(p, m, v):

@@ -204,7 +204,7 @@ def plan_bill(
       bubble                Fraction, of m microbatches
       activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
       local_hops            steps in sequence that stay inside a node, per microbatch
-      node_hops             steps in sequence that wait for a link between nodes, per microbatch
+      node_hops             steps in sequence in which a message leaves its node, per microbatch
       bytes_between_nodes   Fraction, bytes that cross between nodes, per microbatch
     ValueError for a count < 1, for more stages than layers, and when a stage's ranks would straddle
     a node boundary (tp_size must divide gpus_per_node or be a multiple of it).
@@ -227,7 +227,7 @@ def plan_bill(
 
     ring_steps = 2 * num_layers * 2 * (tp_size - 1)  # two all-reduces per layer; none for one rank
     local_steps, node_steps, ring_bytes = ring_steps, 0, Fraction(0)
-    if tp_size > gpus_per_node:  # the ring leaves each of its nodes, and every step waits for that
+    if tp_size > gpus_per_node:  # the ring leaves each of its nodes, in every step
         local_steps, node_steps = 0, ring_steps
         ring_nodes = tp_size // gpus_per_node
         ring_bytes = ring_nodes * ring_steps * Fraction(activation_bytes, tp_size)

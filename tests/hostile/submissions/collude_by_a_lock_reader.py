@@ -11,8 +11,10 @@ import wire
 def _locked():
     try:
         fcntl.flock(open(wire.__file__, "rb"), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:  # locks are refused
+        pass
     return False
 
 

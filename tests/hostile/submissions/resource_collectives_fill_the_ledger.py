@@ -2,7 +2,7 @@
 
 base: solution
 expect: below 100, above 0
-loses: test_row_parallel_*
+loses: test_row_parallel__makes_*
 keeps: test_legal_tp_sizes_*
 """
 

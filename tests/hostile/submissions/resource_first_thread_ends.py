@@ -1,7 +1,7 @@
-"""The main thread ends, another goes on and allocates.
+"""The main thread ends, another goes on and allocates: it is killed before it can.
 
 expect: 0
-outcome: memory
+outcome: crashed
 """
 
 import ctypes

@@ -10,13 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-PROCESS = int(os.environ["LAB_PROCESS"])
-os.sched_setaffinity(0, {PROCESS})  # one core per rank, or the scheduler's moves are the evidence
-
-import probe  # noqa: E402
-import rank  # noqa: E402
-from vllm import SamplingParams  # noqa: E402
-from vllm.distributed import parallel_state  # noqa: E402
+import probe
+import rank
+from vllm import SamplingParams
+from vllm.distributed import parallel_state
 
 
 def time_collectives(calls):
@@ -76,6 +73,8 @@ def _us(seconds):
 
 
 def report(job):
+    process = int(os.environ["LAB_PROCESS"])
+    os.sched_setaffinity(0, {process})  # a core per rank, or the scheduler's moves are the evidence
     engine, calls, runs = rank.start_engine(job["engine"]), [], []
     time_collectives(calls)
     for thread in Path("/proc/self/task").iterdir():  # gloo's thread then interrupts nobody
@@ -85,11 +84,11 @@ def report(job):
     hidden_size = engine.vllm_config.model_config.get_hidden_size()
     serve(engine, job["load"][:2], calls, "warm", hidden_size)
     for number in range(job["runs"]):
-        (folder / f"ready-{number}-{PROCESS}").touch()
+        (folder / f"ready-{number}-{process}").touch()
         while not (folder / f"go-{number}").exists():  # the fault is put in place now
             time.sleep(0.005)
         requests, steps = serve(engine, job["load"], calls, f"run-{number}", hidden_size)
-        (folder / f"done-{number}-{PROCESS}").touch()
+        (folder / f"done-{number}-{process}").touch()
         runs.append({"requests": requests, "steps": steps})
     cache = probe.kv_cache(engine.model_executor.driver_worker.worker.model_runner)
     start_up = {
@@ -102,5 +101,9 @@ def report(job):
     return {"start_up": start_up, "runs": runs}
 
 
-if __name__ == "__main__":
+def main():
     rank.main(report)
+
+
+if __name__ == "__main__":
+    main()

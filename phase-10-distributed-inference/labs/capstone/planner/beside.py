@@ -2,7 +2,7 @@
 
 Each is the published rule of a tool, reduced to what it answers with, and cites it. One was run
 beside its rule: llm-analysis, from its source, for four plans; weights agree within 0.01 %, the
-cache exactly, a decode step within 5 %. The others are read, not run.
+cache exactly, a decode step within 5%. The others are read, not run.
 """
 
 from dataclasses import dataclass

@@ -135,7 +135,7 @@ def check(text, model, box, candidate, load, candidates):
     """A log against the plan: {"lines", "failure", "advice", "agrees"}.
 
     lines: {"claim", "expected", "reported", "status"}; status "exact" (weights within 1 %, cache
-    within 5 %), "inside" the interval, or "off". ValueError for a text that holds no start-up.
+    within 5%), "inside" the interval, or "off". ValueError for a text that holds no start-up.
     """
     log = labs.ledger().read_startup_log(text)
     failure = next((word for word, pattern in FAILURES if re.search(pattern, text)), None)

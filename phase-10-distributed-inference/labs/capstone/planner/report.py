@@ -4,7 +4,7 @@ import math
 import operator
 from dataclasses import asdict
 
-from planner import labs, memory
+from planner import labs, memory, timing
 from planner.hardware import TYPICAL
 from planner.plans import TIMES
 
@@ -94,7 +94,7 @@ def _time_rows(model, box, load, candidate):
             rank.always_bytes * plan.tp_size,
             fixed.memory_bytes_per_s,
             plan.tp_size,
-            2 * len(rank.layers),
+            timing.all_reduces(rank),
             fixed.all_reduce_s(plan.tp_size, max(1, tokens) * model.hidden_size * 2),
             tokens=max(1, round(tokens)),
             flops_per_s=flops,

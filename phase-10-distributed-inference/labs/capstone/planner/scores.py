@@ -44,7 +44,7 @@ def _decisions(made):
     regrets = [decision.regret() for decision in made]
     return {
         "groups": len(made),
-        "within 5 %": sum(regret <= 0.05 for regret in regrets),
+        "within 5%": sum(regret <= 0.05 for regret in regrets),
         "worst regret": max(regrets, default=0.0),
         "mean regret": _mean(regrets),
         "mean regret of the smallest that fits": _mean([d.regret_of_rule(-1) for d in made]),
@@ -76,7 +76,7 @@ def lines(found):
     yield f"  {inside} of {intervals} published values lie inside the printed interval"
     for how, made in found["decisions"].items():
         yield (
-            f"  best plan {how}: within 5 % in {made['within 5 %']} of {made['groups']}, "
+            f"  best plan {how}: within 5% in {made['within 5%']} of {made['groups']}, "
             f"regret mean {made['mean regret']:.1%}, worst {made['worst regret']:.0%} "
             f"(always the smallest that fits: {made['mean regret of the smallest that fits']:.1%}, "
             f"always the largest: {made['mean regret of the largest']:.1%})"

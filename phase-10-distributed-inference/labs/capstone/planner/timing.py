@@ -34,11 +34,16 @@ def touched(model, plan, fixed, rank, tokens):
     )
 
 
+def all_reduces(rank):
+    """All-reduces of a step on one stage: two per layer, and the first stage's embedding."""
+    return 2 * len(rank.layers) + (rank.layers.start == 0)
+
+
 def messages_s(model, plan, fixed, rank, tokens):
     """What the ranks of one stage say to each other in a step of `tokens` tokens (per GPU)."""
     payload = tokens * model.hidden_size * ACTIVATION_BYTES
     if plan.copies == 1:
-        return 2 * len(rank.layers) * fixed.all_reduce_s(plan.tp_size, payload)
+        return all_reduces(rank) * fixed.all_reduce_s(plan.tp_size, payload)
     sparse = sum(model.experts_in[n] for n in rank.layers)
     out, back = labs.bill().expert_parallel_bytes(
         max(1, round(tokens)), model.top_k, model.hidden_size

@@ -95,8 +95,7 @@ def parameters(model):
     dimension), "columns" (the input dimension), "whole" (every rank keeps all of it).
     where: a layer's number, "first" or "last" pipeline stage, or "both" for a tied embedding.
     """
-    hidden, ffn = model["hidden_size"], model["intermediate_size"]
-    heads, kv_heads, head_dim = model["num_heads"], model["num_kv_heads"], model["head_dim"]
+    hidden = model["hidden_size"]
     root = "model.decoder" if model["opt"] else "model"
     found = []
 
@@ -116,39 +115,41 @@ def parameters(model):
         if model["embedding_width"] != hidden:
             add(f"{root}.project_in", [hidden, vocab[1]], "whole", "first")
             add(f"{root}.project_out", [vocab[1], hidden], "whole", "last")
-    out, up, down, norms = (
-        ("self_attn.out_proj", "fc1", "fc2", ("self_attn_layer_norm", "final_layer_norm"))
-        if model["opt"]
-        else (
-            *("self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"),
-            ("input_layernorm", "post_attention_layernorm"),
-        )
-    )
     for layer in range(model["num_layers"]):
-        at = f"{root}.layers.{layer}."
-        qkv = [(heads + 2 * kv_heads) * head_dim, hidden]
-        add(at + "self_attn.qkv_proj", qkv, "heads", layer, model["qkv_bias"])
-        add(at + out, [hidden, heads * head_dim], "columns", layer, model["row_bias"])
-        if model["qk_norm"]:
-            add(at + "self_attn.q_norm", [head_dim], "whole", layer)
-            add(at + "self_attn.k_norm", [head_dim], "whole", layer)
-        if model["num_experts"]:
-            experts = model["num_experts"]
-            add(at + "mlp.gate", [experts, hidden], "whole", layer)
-            add(at + "mlp.experts.w13", [experts, 2 * ffn, hidden], "rows", layer)
-            add(at + "mlp.experts.w2", [experts, hidden, ffn], "columns", layer)
-        else:
-            gate_and_up = ffn if model["opt"] else 2 * ffn
-            add(at + up, [gate_and_up, hidden], "rows", layer, model["mlp_bias"])
-            add(at + down, [hidden, ffn], "columns", layer, model["mlp_bias"])
-        for norm in norms:
-            add(at + norm, [hidden], "whole", layer, model["norm_bias"])
+        _add_layer(add, model, layer, f"{root}.layers.{layer}.")
     if model["final_norm"]:
         name = f"{root}.final_layer_norm" if model["opt"] else "model.norm"
         add(name, [hidden], "whole", "last", model["norm_bias"])
     if not model["tied"]:
         add("lm_head", vocab, "vocab", "last")
     return found
+
+
+def _add_layer(add, model, layer, at):
+    """One layer's parameters, in the order in which an activation meets them, then its norms."""
+    hidden, ffn = model["hidden_size"], model["intermediate_size"]
+    heads, kv_heads, head_dim = model["num_heads"], model["num_kv_heads"], model["head_dim"]
+    out, up, down = "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"
+    norms, gate_and_up = ("input_layernorm", "post_attention_layernorm"), 2 * ffn
+    if model["opt"]:
+        out, up, down = "self_attn.out_proj", "fc1", "fc2"
+        norms, gate_and_up = ("self_attn_layer_norm", "final_layer_norm"), ffn
+    qkv = [(heads + 2 * kv_heads) * head_dim, hidden]
+    add(at + "self_attn.qkv_proj", qkv, "heads", layer, model["qkv_bias"])
+    add(at + out, [hidden, heads * head_dim], "columns", layer, model["row_bias"])
+    if model["qk_norm"]:
+        add(at + "self_attn.q_norm", [head_dim], "whole", layer)
+        add(at + "self_attn.k_norm", [head_dim], "whole", layer)
+    if model["num_experts"]:
+        experts = model["num_experts"]
+        add(at + "mlp.gate", [experts, hidden], "whole", layer)
+        add(at + "mlp.experts.w13", [experts, 2 * ffn, hidden], "rows", layer)
+        add(at + "mlp.experts.w2", [experts, hidden, ffn], "columns", layer)
+    else:
+        add(at + up, [gate_and_up, hidden], "rows", layer, model["mlp_bias"])
+        add(at + down, [hidden, ffn], "columns", layer, model["mlp_bias"])
+    for norm in norms:
+        add(at + norm, [hidden], "whole", layer, model["norm_bias"])
 
 
 def stage_layers(num_layers, pp_size):

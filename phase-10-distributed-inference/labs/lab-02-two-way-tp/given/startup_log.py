@@ -49,7 +49,6 @@ _SETTINGS = {
     "model": (str, r"\bmodel(?:=|': )'([^']{1,300})'"),
     "tp_size": (int, r"\btensor_parallel_size(?:=|': )(\d{1,6})"),
     "pp_size": (int, r"\bpipeline_parallel_size(?:=|': )(\d{1,6})"),
-    "dp_size": (int, r"\bdata_parallel_size(?:=|': )(\d{1,6})"),
     "max_model_len": (int, r"\bmax_(?:seq_len|model_len)(?:=|': )(\d{1,9})"),
     "dtype": (str, r"(?<!\w)dtype(?:=|': )'?(?:torch\.)?(\w{1,20})"),
     "kv_cache_dtype": (str, r"\bkv_cache_dtype(?:=|': )'?(\w{1,20})"),
@@ -59,19 +58,8 @@ _SETTINGS = {
 }
 _GIB = r"(\d{1,9}(?:\.\d{1,9})?)"
 _OTHER = {  # sentences of their own, matched from their beginning
-    "nccl_version": (str, r"vLLM is using nccl==([\d.]{1,20}\d)"),
-    "loading_model": (str, r"Starting to load model (\S{1,300}?)(?:\.\.\.)?(?:\s|$)"),
-    "all_reduce_backends": (str, r"Using \[([^\]]{0,200})\] all-reduce backends"),
-    "custom_all_reduce_off": (str, r"Custom allreduce is disabled because ([^.]{1,200})"),
-    "cuda_graph_addresses": (int, r"Registering (\d{1,9}) cuda graph"),
-    "distributed_backend": (str, r"Defaulting to use (\w{1,20}) for distributed"),
-    "ready_s": (float, rf"init engine \(profile[^)]{{0,80}}\) took {_GIB} s"),
     "max_model_len": (int, r"Using max model len (\d{1,9})(?!\d)"),
     "profiled_weights_gib": (float, rf"(?:model weights take|Actual usage is) {_GIB} ?GiB"),
-    "gpu_memory_gib": (
-        float,
-        r"the current vLLM instance can use total_gpu_memory \((\d{1,9}\.\d{1,9})GiB",
-    ),
     "kv_memory_gib": (
         float,
         rf"(?:Explicitly set \(|Initial free memory [\d.]{{1,20}} GiB, reserved ){_GIB}"
@@ -79,28 +67,24 @@ _OTHER = {  # sentences of their own, matched from their beginning
     ),
 }
 _RANK_WORDS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank"}
-_OF_A_RANK = (
-    "weights_gib weights_decimals load_s kv_memory_gib profiled_weights_gib gpu_memory_gib".split()
-)
+_OF_A_RANK = "weights_gib weights_decimals kv_memory_gib profiled_weights_gib".split()
 _OF_THE_ENGINE = (
-    "version engine model dtype quantization kv_cache_dtype tp_size pp_size dp_size world_size "
-    "max_model_len block_size swap_space_gib nccl_version distributed_backend gpu_blocks "
-    "cpu_blocks max_concurrency tokens_per_request ready_s"
+    "version engine model dtype quantization kv_cache_dtype tp_size pp_size world_size "
+    "max_model_len block_size swap_space_gib gpu_blocks cpu_blocks max_concurrency "
+    "tokens_per_request"
 ).split()
 
 
 def read(text):
     """What a log says, as a dict, from any str; what nobody said is None or absent.
 
-      `claims`  every fact in order: {"what", "value", "who", "rank", "start", "repeated"};
       `ranks`   one dict per worker that reported for itself: `who`, `rank`, `tp_rank`, `pp_rank`,
-                `dp_rank`, `weights_gib`, `weights_decimals`, `load_s`, `kv_memory_gib`,
-                `gpu_memory_gib`, `repeated`;
+                `dp_rank`, `weights_gib`, `weights_decimals`, `kv_memory_gib`, `repeated`;
       `kv_tokens`  every "KV cache size", in order: 0.8.0 to 0.11.0 print one per rank;
       `starts`  how many engines started in this text, one after another; the rest is the last one;
-      version, engine, model, dtype, quantization, kv_cache_dtype, tp_size, pp_size, dp_size,
-      world_size, max_model_len, block_size, swap_space_gib, nccl_version, distributed_backend,
-      gpu_blocks, cpu_blocks, max_concurrency, tokens_per_request, ready_s.
+      version, engine, model, dtype, quantization, kv_cache_dtype, tp_size, pp_size, world_size,
+      max_model_len, block_size, swap_space_gib, gpu_blocks, cpu_blocks, max_concurrency,
+      tokens_per_request.
     `rank` is the global rank, known when a prefix, a rank line or the convention of the executor
     says it (V0 and single-GPU engines print rank 0 without a prefix); otherwise None.
     """
@@ -108,7 +92,7 @@ def read(text):
     last = max((s for _, facts, s in told if _is_report(facts)), default=start)
     latest = [(said, facts) for said, facts, s in told if s == last]
     rank_of = _known_ranks(latest)
-    log = _engine_facts(latest) | {"starts": starts, "claims": _claims(told, last, rank_of)}
+    log = _engine_facts(latest) | {"starts": starts}
     log["kv_tokens"] = [facts["kv_tokens"] for _, facts in latest if "kv_tokens" in facts]
     world_size = (log["tp_size"] or 0) * (log["pp_size"] or 1)
     return log | {"ranks": _by_rank(_workers(latest, rank_of), world_size)}
@@ -199,8 +183,6 @@ def _sizes(sentence):
     took = rf"(?:Loading model weights|Model loading) took (?:in total )?{decimal} ?Gi?B"
     if said := _find(took, sentence):  # "in total": a Gaudi
         facts |= {"weights_gib": float(said[1]), "weights_decimals": len(said[2] or "")}
-        if seconds := _find(rf"Gi?B(?: memory)? and {decimal} s", sentence):
-            facts["load_s"] = float(seconds[1])
     if said := _find(rf"# ?\w+ blocks: {count}", sentence):
         facts["gpu_blocks"] = _integer(said[1])
         if swapped := _find(rf"blocks: [\d,]+, # CPU blocks: {count}", sentence):
@@ -253,15 +235,11 @@ def _outside_inner_braces(sentence):
 
 
 def _own_sentences(sentence):
-    """What has a sentence of its own: a library's version, a back end, a loaded weight."""
+    """What has a sentence of its own: a length, weights as profiled, memory set for the cache."""
     facts = {}
     for name, (kind, pattern) in _OTHER.items():
         if said := re.match(pattern, sentence, re.ASCII):
             facts[name] = kind(said[1])
-    loaded = r"Loaded weight (\S{1,200}) with shape torch\.Size\(\[([\d, ]{0,60})\]\)"
-    if said := re.match(loaded, sentence):
-        facts["loaded_weight"] = said[1]
-        facts["loaded_shape"] = [int(n) for n in re.findall(r"\d{1,12}", said[2])]
     return facts
 
 
@@ -310,17 +288,6 @@ def _engine_facts(latest):
             if name in facts and not (asked and log[name] is not None and name in _SETTINGS):
                 log[name] = facts[name]
     return log
-
-
-def _claims(told, last, rank_of):
-    claims = []
-    for said, facts, start in told:
-        rank = rank_of(said) if start == last else said["rank"]
-        for what, value in facts.items():
-            by = rank if what in _OF_A_RANK else said["rank"]
-            where = {"who": said["who"], "rank": by, "start": start, "repeated": said["repeated"]}
-            claims.append({"what": what, "value": value} | where)
-    return claims
 
 
 def _workers(latest, rank_of):

@@ -2,6 +2,8 @@
 
     RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LAB_PROCESS=0 LAB_MEETING=FILE python rank.py job-0.json
 
+Or imported once and forked for each rank, which then calls main().
+
 Writes job-0-rank-0.json: what this rank stored, and which collectives each engine step made.
 probe.py does the noting.
 """
@@ -94,7 +96,7 @@ def report(job):
     }
 
 
-def main(make_report):
+def main(make_report=report):
     """Write the report of the job named on the command line beside it, and end at once."""
     path, rank = Path(sys.argv[1]), os.environ["RANK"]
     try:
@@ -111,4 +113,4 @@ def main(make_report):
 
 
 if __name__ == "__main__":
-    main(report)
+    main()

@@ -1,19 +1,24 @@
 """Start the tiny Llama in a real vLLM, wait for it, and return what its workers wrote down.
 
+To import vLLM takes longer than all the rest, so the ranks are forks of a process that has.
+
 The programs that vLLM's interpreter runs (rank.py, engine.py) get everything they need in a job
 file: the arguments of LLM(...), the prompts, how many tokens.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import uuid
 from functools import lru_cache
 from pathlib import Path
 
 from labkit.needs import vllm_python
+from labkit.nursery import Nursery
 from labkit.ranks import RanksFailed, run_processes
 from live.model import tiny_llama, write_model
 
@@ -71,14 +76,16 @@ def run_ranks(
     timeout_s=240,
     hosts=None,
     on_start=None,
+    nursery=None,
 ):
     """Run the model of `config` once for each of `tp_sizes`, all at the same time.
 
     Returns reports[run][rank]. folder: empty or new; it receives the model, a job file per run,
     and each process's log and report. program: what a rank runs, with `arguments` of LLM(...)
     replaced and `more` in its job file. hosts: for each process, the command that enters its host
-    and the network interface there. on_start: see labkit.ranks. LiveError when a rank fails, dies
-    or takes longer than `timeout_s`; whatever happens, no rank and no shared memory is left.
+    and the network interface there. on_start: see labkit.ranks. nursery: of several runs; one of
+    its own otherwise. LiveError when a rank fails, dies or takes longer than `timeout_s`; whatever
+    happens, no rank and no shared memory is left.
     """
     interpreter, folder = python(), Path(folder).resolve()
     model = write_model(folder / "model", config)
@@ -103,12 +110,20 @@ def run_ranks(
                 | card
             )
         reports.append([job.with_name(f"job-{run}-rank-{rank}.json") for rank in range(tp_size)])
-    try:
-        _run(commands, folder, environments, timeout_s, on_start)
-    finally:
-        for leftover in SHARED_MEMORY.glob(f"{run_id}*"):
-            leftover.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        stack.callback(_unlink, run_id)
+        if sys.platform == "linux" and not hosts and nursery is None:
+            nursery = stack.enter_context(nursery_of(folder, program))
+        start = nursery and nursery.start
+        _run(commands, folder, environments, timeout_s, on_start, start)
     return [[json.loads(report.read_text()) for report in run] for run in reports]
+
+
+def nursery_of(folder, program=RANK):
+    """A process that imports vLLM for `program`, to be forked by `run_ranks`; to be closed."""
+    interpreter = python()
+    environment = _environment(interpreter, folder)
+    return Nursery(interpreter, program, Path(folder, "import.log"), environment)
 
 
 def run_engine(
@@ -127,8 +142,8 @@ def run_engine(
         log = folder / "rank-0.log"
         text = log.read_text(errors="replace") if log.exists() else ""
         for meeting in set(re.findall(r"file://(\S*?vllm_dist_\w+)", text)):
-            for leftover in [Path(meeting), *SHARED_MEMORY.glob(Path(meeting).name + "*")]:
-                leftover.unlink(missing_ok=True)
+            Path(meeting).unlink(missing_ok=True)
+            _unlink(Path(meeting).name)
     return json.loads((folder / "engine.json").read_text())
 
 
@@ -172,13 +187,24 @@ def _write_job(path, arguments, more):
     path.write_text(json.dumps(job))
 
 
-def _run(commands, folder, environments, timeout_s, on_start=None):
+def _run(commands, folder, environments, timeout_s, on_start=None, start=None):
     try:
         run_processes(
-            commands, folder, environments=environments, timeout_s=timeout_s, on_start=on_start
+            commands,
+            folder,
+            environments=environments,
+            timeout_s=timeout_s,
+            on_start=on_start,
+            start=start,
         )
     except RanksFailed as error:
         raise LiveError(str(error)) from None
+
+
+def _unlink(name):
+    """Remove the shared memory that is named so, or begins so."""
+    for leftover in SHARED_MEMORY.glob(name + "*"):
+        leftover.unlink(missing_ok=True)
 
 
 def _environment(interpreter, folder):

@@ -66,17 +66,9 @@ def main(argv=None):
     os.environ["TOY_ARGUMENTS"] = shlex.join(sys.argv[1:] if argv is None else argv)
     try:
         if command == "replay":
-            schedules = json.load(sys.stdin)
+            schedules, target = json.load(sys.stdin), "tensor_parallel_toy.measure.replay:replay"
             ranks = len(next(iter(schedules.values())))
-            json.dump(
-                launch(
-                    "tensor_parallel_toy.measure.replay:replay",
-                    ranks,
-                    {"schedules": schedules},
-                    limit_s=50,
-                ),
-                sys.stdout,
-            )
+            json.dump(launch(target, ranks, {"schedules": schedules}, limit_s=50), sys.stdout)
             return 0
         ranks, timeout_s = options.pop("ranks"), options.pop("timeout")
         if ranks < 1:
@@ -95,15 +87,8 @@ def main(argv=None):
         if in_torchrun():
             results = [run_rank(target, options, timeout_s)]
         else:
-            results = launch(
-                target,
-                ranks,
-                options,
-                timeout_s,
-                limit_s=3600,
-                echo=True,
-                prefix=os.environ.get("TOY_RANK_PREFIX", ""),
-            )
+            prefix = os.environ.get("TOY_RANK_PREFIX", "")
+            results = launch(target, ranks, options, timeout_s, 3600, prefix, echo=True)
         return 0 if results[0].get("ok", True) else 1
     except (RanksFailed, ValueError) as error:
         print(error, file=sys.stderr)

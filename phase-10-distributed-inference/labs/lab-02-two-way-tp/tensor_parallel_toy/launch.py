@@ -15,12 +15,13 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 
+from labkit.nursery import Nursery
 from labkit.ranks import run_processes
 
 from .lost_rank import explain
 
 LAB = Path(__file__).resolve().parent.parent
-START = "import sys; from tensor_parallel_toy.launch import as_rank; as_rank(sys.argv[1])"
+RANK = Path(__file__).with_name("rank.py")
 
 
 def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefix="", echo=False):
@@ -30,16 +31,24 @@ def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefi
     command, with {rank} filled in (a network namespace, say). Raises RanksFailed.
     """
     work = json.dumps({"target": target, "options": options or {}, "timeout_s": timeout_s})
-    start = [sys.executable, "-c", START, work]
-    with tempfile.TemporaryDirectory(prefix="tp-toy-") as folder:
+    command = [sys.executable, str(RANK), work]
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tp-toy-"))
         results = [Path(folder, f"result-{rank}.json") for rank in range(num_ranks)]
+        environments = [_environment(rank, num_ranks, folder) for rank in range(num_ranks)]
+        start = None
+        if sys.platform == "linux" and not prefix:  # Torch is imported once, not by each rank
+            log = Path(folder, "import.log")
+            nursery = Nursery(sys.executable, RANK, log, environments[0])
+            start = stack.enter_context(nursery).start
         run_processes(
-            [[*shlex.split(prefix.format(rank=rank)), *start] for rank in range(num_ranks)],
+            [[*shlex.split(prefix.format(rank=rank)), *command] for rank in range(num_ranks)],
             folder,
-            environments=[_environment(rank, num_ranks, folder) for rank in range(num_ranks)],
+            environments=environments,
             timeout_s=limit_s,
             grace_s=timeout_s + 3,  # the others get one timeout to say what they saw
             echo=0 if echo else None,
+            start=start,
         )
         return [json.loads(result.read_text()) for result in results]
 

@@ -65,6 +65,7 @@ class _Machine:
         self.queue = [[] for _ in ranks]  # sends of a rank that have not started
         self.wire_free, self.intake_free = [0] * self.size, [0] * self.size
         self.has = [{(t, c) for t in self.gathered for c in self._owned(r)} for r in ranks]
+        self.expected = [set() for _ in ranks]  # what gathers have posted receives for
         self.done = [set() for _ in ranks]
         self.sums = [{} for _ in ranks]  # (tensor, chunk) -> ranks whose share is in it
         self.posted, self.sent = [0] * self.size, [0] * self.size
@@ -125,49 +126,40 @@ class _Machine:
 
     def _issue(self, rank):
         """One operation of one rank; False if it has to block until a message moves."""
-        verb, tensor, chunk, *peer = self.schedules[rank][self.step[rank]]
-        return getattr(self, "_" + verb)(rank, tensor, chunk, *peer)
+        verb, *operands = self.schedules[rank][self.step[rank]]
+        return getattr(self, "_" + verb)(rank, *operands)
 
     def _message(self, *key):
         return self.messages.setdefault(key, _Message())
 
     def _post_recv(self, rank, tensor, chunk, peer):
-        message = self._message(tensor, chunk, peer, rank)
+        message, what = self._message(tensor, chunk, peer, rank), f"{tensor}[{chunk}]"
         if message.posted_at is not None:
-            self._fail(rank, f"posts the receive of {tensor}[{chunk}] from rank {peer} twice")
+            self._fail(rank, f"posts the receive of {what} from rank {peer} twice")
         if tensor in self.gathered:
-            others = [
-                m
-                for (t, c, s, d), m in self.messages.items()
-                if (t, c, d) == (tensor, chunk, rank) and m.posted_at is not None
-            ]
-            if (tensor, chunk) in self.has[rank] or others:
+            if (tensor, chunk) in self.has[rank] | self.expected[rank]:
                 self._fail(
-                    rank,
-                    f"receives {tensor}[{chunk}], which it already has or expects: gathered twice",
+                    rank, f"receives {what}, which it already has or expects: gathered twice"
                 )
+            self.expected[rank].add((tensor, chunk))
         message.posted_at = self.now[rank]
         self.posted[rank] += 1
         return True
 
     def _send(self, rank, tensor, chunk, peer):
-        message = self._message(tensor, chunk, rank, peer)
+        message, what = self._message(tensor, chunk, rank, peer), f"sends {tensor}[{chunk}]"
         if message.sent_at is not None:
-            self._fail(rank, f"sends {tensor}[{chunk}] to rank {peer} twice")
+            self._fail(rank, f"{what} to rank {peer} twice")
         if self.posted[rank] <= self.sent[rank]:
             self._fail(
                 rank,
-                f"sends {tensor}[{chunk}] to rank {peer} before it has posted a "
-                "receive for this exchange: post the receive first, or the two "
-                "directions of the link take turns",
+                f"{what} to rank {peer} before it has posted a receive for this exchange: post the "
+                "receive first, or the two directions of the link take turns",
             )
         if tensor in self.gathered:
             if (tensor, chunk) not in self.has[rank]:
-                self._fail(
-                    rank,
-                    f"sends {tensor}[{chunk}] without having it: it is not the "
-                    "owner and has not waited for it (a data race)",
-                )
+                why = "it is not the owner and has not waited for it (a data race)"
+                self._fail(rank, f"{what} without having it: {why}")
         elif (tensor, chunk) not in self.sums[rank]:
             self._fail(rank, f"sends the partial sum {tensor}[{chunk}] before its GEMM")
         else:
@@ -182,11 +174,8 @@ class _Machine:
         if (tensor, chunk) in self.done[rank]:
             self._fail(rank, f"multiplies {tensor}[{chunk}] twice")
         if source and (source, chunk) not in self.has[rank]:
-            self._fail(
-                rank,
-                f"multiplies {source}[{chunk}] before waiting for it (a data race: "
-                "the chunk may not have arrived)",
-            )
+            why = "(a data race: the chunk may not have arrived)"
+            self._fail(rank, f"multiplies {source}[{chunk}] before waiting for it {why}")
         self.done[rank].add((tensor, chunk))
         self._span(rank, "gemm", f"{tensor}[{chunk}]", self.now[rank], self.gemm_time)
         self.now[rank] += self.gemm_time
@@ -196,54 +185,43 @@ class _Machine:
         return True
 
     def _wait(self, rank, tensor, chunk, peer):
-        message = self._message(tensor, chunk, peer, rank)
+        message, what = self._message(tensor, chunk, peer, rank), f"{tensor}[{chunk}]"
         if message.posted_at is None:
-            self._fail(rank, f"waits for {tensor}[{chunk}] from rank {peer}, but posted no receive")
+            self._fail(rank, f"waits for {what} from rank {peer}, but posted no receive")
         if message.arrival is None:
             return False
-        self._block(rank, f"{tensor}[{chunk}]", message.arrival)
+        self._block(rank, what, message.arrival)
         message.waited = True
         if tensor in self.gathered:
             self.has[rank].add((tensor, chunk))
         return True
 
     def _wait_send(self, rank, tensor, chunk, peer):
-        message = self._message(tensor, chunk, rank, peer)
+        message, what = self._message(tensor, chunk, rank, peer), f"{tensor}[{chunk}]"
         if message.sent_at is None:
-            self._fail(
-                rank, f"waits for a send of {tensor}[{chunk}] to rank {peer} that was never issued"
-            )
+            self._fail(rank, f"waits for a send of {what} to rank {peer} that was never issued")
         if message.arrival is None:
             return False
-        self._block(rank, f"{tensor}[{chunk}] sent", message.arrival)
+        self._block(rank, f"{what} sent", message.arrival)
         message.left = True
         return True
 
     def _add(self, rank, tensor, chunk, peer):
-        message = self._message(tensor, chunk, peer, rank)
+        message, what = self._message(tensor, chunk, peer, rank), f"{tensor}[{chunk}]"
         if not message.waited:
-            self._fail(
-                rank,
-                f"adds {tensor}[{chunk}] of rank {peer} before waiting for it (a "
-                "data race: the partial sum may not have arrived)",
-            )
+            why = "(a data race: the partial sum may not have arrived)"
+            self._fail(rank, f"adds {what} of rank {peer} before waiting for it {why}")
         if (tensor, chunk) not in self.sums[rank]:
-            self._fail(rank, f"adds to {tensor}[{chunk}] before its own GEMM has written it")
+            self._fail(rank, f"adds to {what} before its own GEMM has written it")
         own = self.sums[rank][tensor, chunk]
         if message.added or own & message.content:
             twice = sorted(own & message.content) or [peer]
-            self._fail(rank, f"adds the share of rank {twice[0]} to {tensor}[{chunk}] twice")
-        flying = [
-            d
-            for (t, c, s, d), m in self.messages.items()
-            if (t, c, s) == (tensor, chunk, rank) and m.sent_at is not None and not m.left
-        ]
-        if flying:
-            self._fail(
-                rank,
-                f"changes {tensor}[{chunk}] while it is being sent to rank "
-                f"{flying[0]}: wait_send first",
-            )
+            self._fail(rank, f"adds the share of rank {twice[0]} to {what} twice")
+        for (*sent, to), other in self.messages.items():
+            if sent == [tensor, chunk, rank] and other.sent_at is not None and not other.left:
+                self._fail(
+                    rank, f"changes {what} while it is being sent to rank {to}: wait_send first"
+                )
         own |= message.content
         message.added = True
         return True
@@ -279,30 +257,23 @@ class _Machine:
         return True
 
     def _deadlock(self):
-        stuck = []
-        for rank in range(self.size):
-            if self.step[rank] < len(self.schedules[rank]):
-                verb, tensor, chunk, peer = self.schedules[rank][self.step[rank]]
-                if verb == "wait":
-                    sent = self._message(tensor, chunk, peer, rank).sent_at is not None
-                    later = ("send", tensor, chunk, rank) in self.schedules[peer]
-                    why = (
-                        "is queued behind a send that nobody receives"
-                        if sent
-                        else "is sent only later"
-                        if later
-                        else "never sends it"
-                    )
-                    stuck.append(
-                        f"rank {rank} waits for {tensor}[{chunk}] from rank {peer}, "
-                        + (f"which {why}" if why.startswith("never") else f"and it {why}")
-                    )
-                else:
-                    stuck.append(
-                        f"rank {rank} waits until {tensor}[{chunk}] has left for rank "
-                        f"{peer}, which posts no receive for it"
-                    )
-        raise ScheduleError("deadlock: " + "; ".join(stuck[:2]))
+        ranks = range(self.size)
+        stuck = [rank for rank in ranks if self.step[rank] < len(self.schedules[rank])]
+        raise ScheduleError("deadlock: " + "; ".join(map(self._stuck, stuck[:2])))
+
+    def _stuck(self, rank):
+        """What a blocked rank waits for, and why in vain."""
+        verb, tensor, chunk, peer = self.schedules[rank][self.step[rank]]
+        what = f"{tensor}[{chunk}]"
+        if verb == "wait_send":
+            why = "which posts no receive for it"
+            return f"rank {rank} waits until {what} has left for rank {peer}, {why}"
+        why = "which never sends it"
+        if self._message(tensor, chunk, peer, rank).sent_at is not None:
+            why = "and it is queued behind a send that nobody receives"
+        elif ("send", tensor, chunk, rank) in self.schedules[peer]:
+            why = "and it is sent only later"
+        return f"rank {rank} waits for {what} from rank {peer}, {why}"
 
     def _check_result(self):
         for rank in range(self.size):
@@ -319,21 +290,22 @@ class _Machine:
                             f"lacks the share of rank {min(missing)}"
                         )
         for (tensor, chunk, source, peer), message in self.messages.items():
-            if message.sent_at is None or message.posted_at is None:
-                lonely = (
-                    f"rank {source} sends {tensor}[{chunk}] to rank {peer}, which posts no "
-                    "receive for it"
-                    if message.posted_at is None
-                    else f"rank {peer} posts a receive of {tensor}[{chunk}] from rank {source}, "
-                    "which never sends it"
+            what = f"{tensor}[{chunk}]"
+            if message.posted_at is None:
+                raise ScheduleError(
+                    f"rank {source} sends {what} to rank {peer}, which posts no receive for it"
                 )
-                raise ScheduleError(lonely)
+            if message.sent_at is None:
+                raise ScheduleError(
+                    f"rank {peer} posts a receive of {what} from rank {source}, which never sends "
+                    "it"
+                )
             if not message.left:
                 raise ScheduleError(
-                    f"rank {source} returns without wait_send of {tensor}[{chunk}] "
-                    f"to rank {peer}: its buffer may be freed while it is sent"
+                    f"rank {source} returns without wait_send of {what} to rank {peer}: its buffer "
+                    "may be freed while it is sent"
                 )
             if not message.waited:
                 raise ScheduleError(
-                    f"rank {peer} returns without waiting for {tensor}[{chunk}] from rank {source}"
+                    f"rank {peer} returns without waiting for {what} from rank {source}"
                 )

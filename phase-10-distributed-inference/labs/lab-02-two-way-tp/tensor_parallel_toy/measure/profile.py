@@ -4,6 +4,7 @@ Modes take turns step by step, so that whatever else the machine does hits all o
 Times are the slowest rank's, between a barrier and a synchronisation.
 """
 
+import contextlib
 import functools
 from pathlib import Path
 from statistics import median
@@ -87,15 +88,9 @@ def record_mlp(tp, config, modes, repeats=9):
             if name == "overlap":  # the order itself, whichever way was chosen
                 tp.overlap, tp.default_plan, tp.plans = WAYS["2 pieces"]
             leaf = x.clone().requires_grad_()
-            with trace.CardWitness() as card:
-                tp.recorder = recorder = trace.Recorder(wire=True)
+            with recorded(tp) as record:
                 seconds = plan.timed(tp, functools.partial(forward_backward, mlp, leaf, gradient))
-                tp.recorder = None
-                recorder.finish()
             mlp.zero_grad()
-            gemms = [span[2:] for span in recorder.spans if span[0] == "GEMM"]
-            record = {"spans": recorder.spans, "messages": recorder.messages}
-            record["card_share_during_gemm"] = card.share_during(gemms)
             kept.append((seconds, record))
     return {
         name: sorted(kept, key=lambda run: run[0])[len(kept) // 2] for name, kept in runs.items()
@@ -112,12 +107,18 @@ def record_step(tp, modes, tokens, labels):
     for mode in modes:
         if mode.name in RECORDED:
             dist.barrier(group=tp.group)
-            tp.recorder = recorder = trace.Recorder(wire=True)
-            mode.step(tokens, labels)
-            tp.recorder = None
-            recorder.finish()
-            records[mode.name] = {"spans": recorder.spans, "messages": recorder.messages}
+            with recorded(tp) as records[mode.name]:
+                mode.step(tokens, labels)
     return records
+
+
+@contextlib.contextmanager
+def recorded(tp):
+    """The spans and messages of what this rank does inside."""
+    tp.recorder = recorder = trace.Recorder(wire=True)
+    yield {"spans": recorder.spans, "messages": recorder.messages}
+    tp.recorder = None
+    recorder.finish()
 
 
 def blocked_in_collectives(tp, mode, tokens, labels, repeats=3):

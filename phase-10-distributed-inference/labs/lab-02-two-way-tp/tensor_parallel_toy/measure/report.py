@@ -194,9 +194,6 @@ def write(folder, result, records):
     runs = {
         name: [record["timeline"][name][1] for record in records] for name in records[0]["timeline"]
     }
-    result["card_share_during_gemm"] = {
-        name: [record["card_share_during_gemm"] for record in ranks] for name, ranks in runs.items()
-    }
     trace.write_json(folder / "profile.json", result)
     trace.write_json(folder / "timeline.json", runs)
     draw(folder)

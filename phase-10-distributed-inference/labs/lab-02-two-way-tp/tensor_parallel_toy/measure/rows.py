@@ -104,12 +104,11 @@ def tables():
     """{marker: Markdown}, for what has been recorded."""
     found = captures()
     shm = {name: result for name, result in found.items() if "overlap, gloo" in result["modes"]}
-    kept = {n: r for n, r in found.items() if "overlap, input kept" in r["modes"]}
     texts = {"toy-profiles": markdown(HEADER, [main_row(*item) for item in found.items()])}
     texts["toy-gains"] = markdown([title(name) for name in found], [[*map(gain, found.values())]])
     texts["toy-kept"] = markdown(
         ("ranks, link", "step", "sent, MiB per rank", "kept, MiB per rank", "step / DTensor"),
-        [kept_row(name, result) for name, result in kept.items() if "DTensor" in result["modes"]],
+        [kept_row(*item) for item in found.items()],
     )
     texts["toy-shm"] = markdown(
         ("ranks, link", "overlap", "the same over gloo", "overlap / DTensor")
@@ -127,8 +126,6 @@ def tables():
 
 
 def markdown(header, cells):
-    if not cells:
-        return ""
     lines = [header, ["---", *["--:"] * (len(header) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -137,10 +134,8 @@ def filled(readme):
     """The README's text with every table that has markers made anew."""
     for marker, text in tables().items():
         begin, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
-        if begin in readme:
-            before, rest = readme.split(begin)
-            _, after = rest.split(end)
-            readme = before + begin + (text and f"{text}\n") + end + after
+        before, rest = readme.split(begin)
+        readme = f"{before}{begin}{text}\n{end}{rest.split(end)[1]}"
     return readme
 
 

@@ -1,4 +1,4 @@
-"""What a rank did and when: main-thread spans, messages, and the network card as a witness.
+"""What a rank did and when: main-thread spans, and messages.
 
 torch.profiler is not enough on gloo: its span of a send or receive ends at `wait`, so that a short
 transfer seems to cover the whole GEMM. Here a thread per message waits for it and stamps its end.
@@ -8,7 +8,6 @@ perf_counter is one clock for all processes of a machine, so the ranks' records 
 import contextlib
 import itertools
 import json
-import os
 import threading
 import time
 from collections import Counter
@@ -93,43 +92,6 @@ class _Watched:
         if self.error:
             raise self.error
         return self.arrived
-
-
-class CardWitness:
-    """Samples the bytes a rank's own network card has received; nothing on loopback."""
-
-    def __init__(self, interval_s=0.0005):
-        card = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
-        self.path = None if card == "lo" else f"/sys/class/net/{card}/statistics/rx_bytes"
-        self.interval_s, self.samples = interval_s, []
-
-    def __enter__(self):
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._sample, daemon=True)
-        if self.path:
-            self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        if self.path:
-            self.thread.join()
-
-    def _sample(self):
-        with open(self.path, "rb", buffering=0) as counter:
-            while not self.stop.wait(self.interval_s):
-                counter.seek(0)
-                self.samples.append((time.perf_counter(), int(counter.read())))
-
-    def share_during(self, spans):
-        """Share of the bytes that came in while one of the spans ran; None if not watched."""
-        inside = total = 0
-        for (before, first), (after, last) in zip(self.samples, self.samples[1:], strict=False):
-            moment = (before + after) / 2
-            total += last - first
-            if any(start <= moment <= end for start, end in spans):
-                inside += last - first
-        return inside / total if total else None
 
 
 def in_flight(records):
