@@ -94,7 +94,9 @@ def one_dies(tp):
 
 
 def one_raises(tp):
+    tp.store.set(f"joined-{tp.rank}", "")  # whom a rank leaves while joining sees a lost connection
     if tp.rank == 1:
+        tp.store.wait(["joined-0"])
         raise ValueError("this rank cannot go on")
     column, _ = layers(tp)
     column(positions(tp))
