@@ -20,7 +20,6 @@ import importlib.util
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -39,11 +38,14 @@ from grading.fingerprint import labs_by_prefix  # noqa: E402
 from grading.limits import MIB, Limits  # noqa: E402
 from grading.run import grade_locally  # noqa: E402
 from grading.submissions import Submission, _text_or_problem  # noqa: E402
+from labkit.claims import claims_in  # noqa: E402
 from labkit.mistakes import read_bank  # noqa: E402
+from labkit.starters import copy_course  # noqa: E402
 from tests.hostile.corpus import read_cases  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "grading.json"
 LAB = labs_by_prefix()["lab-01"]
+POINTS = {claim.name: claim.points for claim in claims_in(LAB)}
 JOBS = os.cpu_count()
 
 # gradescope-utils as its documentation shows it: unittest in the process that imports the file
@@ -114,19 +116,10 @@ class Copy:
 
     def __init__(self, folder):
         self.root = Path(folder, "course")
-        lab = self.root / LAB.path.relative_to(ROOT)
-        lab.mkdir(parents=True)
-        for name in ("test_lab", "solution", "mistakes"):
-            (lab / f"{name}.py").write_bytes(LAB.file(name).read_bytes())
-        for name in ("conftest.py", "pytest.ini"):
-            (self.root / name).write_bytes((ROOT / name).read_bytes())
-        (lab.parent / "collectives.py").write_bytes(
-            (LAB.path.parent / "collectives.py").read_bytes()
-        )
-        skipped = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "labkit", self.root / "labkit", ignore=skipped)
-        self.lab = lab
-        self.paths = [str(lab), str(lab.parent), str(self.root)]
+        self.root.mkdir()
+        (copy,) = copy_course(self.root, LAB)
+        self.lab = copy.path
+        self.paths = [str(self.lab), str(self.lab.parent), str(self.root)]
 
 
 def run_process(command, copy, confined):
@@ -204,21 +197,6 @@ def gradescope_utils(source, confined=False):
             return sum(test["score"] for test in json.loads(report.read_text())["tests"])
         except (OSError, ValueError, KeyError, TypeError):
             return 0
-
-
-def points_of_checks():
-    """check -> points, from the marks of the lab's tests."""
-    from labkit.loading import load_module
-
-    tests = load_module(LAB.file("test_lab"))
-    checks = {name: value for name, value in vars(tests).items() if name.startswith("test_")}
-    return {
-        name: next(mark.args[0] for mark in check.pytestmark if mark.name == "points")
-        for name, check in checks.items()
-    }
-
-
-POINTS = points_of_checks()
 
 
 # --- what is measured -----------------------------------------------------------------------------

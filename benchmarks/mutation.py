@@ -9,7 +9,6 @@ A survivor is either a gap in the checks or a change without effect; the reader 
 import argparse
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from labkit.loading import choose_lab, find_labs  # noqa: E402
+from labkit.starters import copy_course  # noqa: E402
 
 CONFIG = """\
 [cosmic-ray]
@@ -43,11 +43,7 @@ def main():
         sys.exit(f"LAB={error}")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in ("conftest.py", "pytest.ini"):
-            shutil.copy(ROOT / name, copy / name)
-        for part in (ROOT / "labkit", lab.path.parent):
-            target = copy / part.relative_to(ROOT)
-            shutil.copytree(part, target, ignore=shutil.ignore_patterns("__pycache__"))
+        copy_course(copy, *find_labs())
         folder_of_lab = lab.path.relative_to(ROOT)
         tests = [sys.executable, "-m", "pytest", str(folder_of_lab / "test_lab.py")]
         tests += "-x -q -p no:cacheprovider --timeout 30".split()

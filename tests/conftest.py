@@ -17,7 +17,7 @@ import pytest
 
 from labkit.loading import Lab
 from labkit.nursery import Nursery
-from labkit.starters import derive
+from labkit.starters import copy_course
 
 ROOT = Path(__file__).resolve().parent.parent
 LABS = Path("phase-10-distributed-inference/labs")
@@ -97,19 +97,8 @@ class Course:
 
     def __init__(self, root: Path, lab: Path = LAB_01):
         self.root = root
-        self.lab = root / lab
-        for name in ("conftest.py", "pytest.ini"):
-            shutil.copy(ROOT / name, root / name)
-        # with their bytecode, which spares each run of pytest in the copy half of its time
-        shutil.copytree(ROOT / "labkit", root / "labkit")
-        shutil.copytree(ROOT / lab, root / lab)
-        shutil.copy(ROOT / LABS / "collectives.py", root / LABS / "collectives.py")
-        # as it is derived, whatever the checkout's own looks like by now
-        self.starter.write_text(derive(Lab(self.lab)), encoding="utf-8")
-
-    @property
-    def starter(self) -> Path:
-        return self.lab / "starter.py"
+        (copy,) = copy_course(root, Lab(ROOT / lab))
+        self.lab, self.starter = copy.path, copy.file("starter")
 
     def add_lab(self, name: str, solution: str, test: str) -> Path:
         """A second lab, tiny, whose starter equals its solution."""

@@ -8,20 +8,19 @@ import ast
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from labkit.loading import ROOT
+from labkit.loading import ROOT, Lab
+from labkit.starters import copy_course
 
 from .cache import Cache, fingerprint
 from .labs import lab
 from .markdown import BookError
 
-SKIPPED = shutil.ignore_patterns("__pycache__", ".*", "starter.py")
 # A laptop with numpy only: what needs Torch or vLLM is "not run here", wherever this runs.
 PYTEST_ALONE = """
 import importlib.util, sys, pytest
@@ -46,14 +45,14 @@ def screen(prefix: str, which: str, *, cache: Cache, select: str = "", mistake: 
 
 def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> str:
     with tempfile.TemporaryDirectory(prefix="labbook-") as folder:
-        copy = copy_labs(Path(folder), this)
+        (copy,) = copy_course(Path(folder), this)
         if mistake:
-            plant(copy / this.path.relative_to(ROOT), mistake)
+            plant(copy, mistake)
         options = ["-p", "no:cacheprovider", "-p", "no:xdist"]
         options += ["-k", select] if select else []
         done = subprocess.run(
             [sys.executable, "-c", PYTEST_ALONE, this.prefix, *options],
-            cwd=copy,
+            cwd=folder,
             env=clean_environment(LAB_IMPL=which),
             capture_output=True,
             text=True,
@@ -62,45 +61,21 @@ def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> 
     expected = {0} if which == "solution" else {0, 1}
     if done.returncode not in expected:
         raise BookError(f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    shown = tidy(done.stdout, copy)
+    shown = tidy(done.stdout, folder)
     return f"```console\n$ {command}\n{shown}\n```"
 
 
-def plant(lab_folder: Path, mistake: str) -> None:
+def plant(copy: Lab, mistake: str) -> None:
     """Make the copy's starter the solution, with one function replaced by a banked mistake."""
-    bank = (lab_folder / "mistakes.py").read_text(encoding="utf-8")
+    bank = copy.file("mistakes").read_text(encoding="utf-8")
     node = next((n for n in ast.parse(bank).body if getattr(n, "name", "") == mistake), None)
     if node is None:
         raise BookError(f"no mistake {mistake!r}")
     body = ast.get_source_segment(bank, node)
-    solution = (lab_folder / "solution.py").read_text(encoding="utf-8")
-    starter = lab_folder / "starter.py"
+    solution, starter = copy.file("solution").read_text(encoding="utf-8"), copy.file("starter")
     header = starter.read_text(encoding="utf-8").partition("\n")[0]  # so that its lines count alike
     text = f"{header}\n{solution}\n\n{body}\n\n\n{mistake.partition('__')[0]} = {mistake}\n"
     starter.write_text(text, encoding="utf-8")
-
-
-def copy_labs(folder: Path, *labs: Any) -> Path:
-    """A copy of labkit and these labs with fresh starters; returns its root."""
-    for name in ("conftest.py", "pytest.ini", "pyproject.toml", "README.md"):
-        if (ROOT / name).exists():
-            shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "labkit", folder / "labkit", ignore=SKIPPED)
-    for this in labs:
-        target = folder / this.path.relative_to(ROOT)
-        shutil.copytree(this.path, target, ignore=SKIPPED)
-        for shared in this.path.parent.glob("*.py"):
-            shutil.copy(shared, target.parent / shared.name)
-    done = subprocess.run(
-        [sys.executable, "-m", "labkit.starters"],
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise BookError(f"labkit.starters: {done.stdout}{done.stderr}")
-    return folder
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
@@ -109,8 +84,8 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return kept | {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", "NO_COLOR": "1"} | extra
 
 
-def tidy(text: str, folder: Path) -> str:
+def tidy(text: str, folder: str) -> str:
     """Without trailing blanks, times and the copy's path, so that two builds are equal."""
-    text = text.replace(f"{folder}{os.sep}", "").replace(str(folder), ".")
+    text = text.replace(f"{folder}{os.sep}", "").replace(folder, ".")
     text = re.sub(r" in \d+(\.\d+)?s(?: \([\d:]+\))?", "", text)
     return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))

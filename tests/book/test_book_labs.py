@@ -76,15 +76,14 @@ def test_a_screen_is_a_real_run_of_a_copy(tmp_path):
 
 
 def test_a_solution_that_fails_is_no_screen(tmp_path, monkeypatch):
-    copied = screens.copy_labs
+    copied = screens.copy_course
 
     def broken(folder, *chosen):
-        root = copied(folder, *chosen)
-        for lab in chosen:
-            (root / lab.path.relative_to(screens.ROOT) / "solution.py").write_text("x = 1 / 0\n")
-        return root
+        (copy,) = copied(folder, *chosen)
+        copy.file("solution").write_text("x = 1 / 0\n")
+        return [copy]
 
-    monkeypatch.setattr(screens, "copy_labs", broken)
+    monkeypatch.setattr(screens, "copy_course", broken)
     with pytest.raises(BookError, match="ended with 1"):
         screens.screen("lab-01", "solution", cache=Cache(tmp_path, ""), select="row_parallel")
 
