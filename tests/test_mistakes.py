@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from labkit.loading import Lab, find_labs
-from labkit.mistakes import Mistake, find_hint, load_bank
+from labkit.mistakes import Mistake, agree, find_hint, load_bank
 from labkit.mistakes.__main__ import Verdict
-from labkit.plain import agree
 from tests.conftest import ROOT
 
 LABS_HERE = find_labs(ROOT)

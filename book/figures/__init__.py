@@ -1,5 +1,7 @@
 """The book's figures: each function returns one `<figure>` drawn from the labs' own numbers."""
+# ruff: noqa: F401
 
+import inspect
 import re
 
 from .choice import against_replicas, three_machines
@@ -20,18 +22,12 @@ from .pipeline import (
 from .schedules import schedules
 from .sharding import column_row, mlp, ring
 
-FIGURES = (
-    against_replicas, bubble_curves, causes, collectives, column_row, decision, decode_loop,
-    decode_share, dispatch, five_ways, gpu_memory, grid, hierarchy, kv_heads, lockstep,
-    messages_of_a_step, mlp, overlap, process_tree, protocols, recorded, regimes, ring,
-    roofline, schedules, sequence_parallel, steps_compared, straggler, three_machines,
-    token_path, tuesday, two_nodes, users_served, ways_to_all_reduce, weights_per_rank,
-)  # fmt: skip
-
 
 def draw(call: str) -> str:
     """`ring(4)` or `mlp` -> the figure; NameError when there is none of that name."""
-    name, known = re.match(r"\w*", call)[0], [figure.__name__ for figure in FIGURES]
+    name = re.match(r"\w*", call)[0]
+    known = sorted(key for key, value in globals().items() if inspect.isfunction(value))
+    known.remove("draw")
     if name not in known:
         raise NameError(f"no figure {name!r}; there are: {', '.join(known)}")
     return eval(call if "(" in call else f"{call}()", globals())

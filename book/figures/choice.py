@@ -1,24 +1,21 @@
 """Which plan is faster: the first page's three machines, two GPUs, eight, and two boxes."""
 
-import os
-
 from labbook.labs import fact, model, solution
 
 from labkit.svg import Drawing, Plot, ladder
 
-from .cost import h100_constants
+from .cost import achieved, h100_constants, middle
 
 
 def one_token():
     """{machine: (seconds of reading, seconds of messages)} of one decode step of our 8B model."""
     lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
     weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
-    memory = lab03.GPUS["H100"]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    memory, _ = achieved("H100")
     messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
     found = {"one H100": (lab03.decode_step_s(weights, 1, memory), 0.0)}
     for name, link in (("two, NVLink", "NVLink 4"), ("two, 10 Gbit/s Ethernet", "10 GbE")):
-        row = [sum(lab03.LINKS[link][n]) / 2 for n in ("c_s", "a_s", "busbw_bytes_per_s")]
-        each = lab03.ring_all_reduce_s(2, payload, *row)
+        each = lab03.ring_all_reduce_s(2, payload, *middle(link))
         found[name] = (lab03.decode_step_s(weights, 2, memory), messages * each)
     return found
 
@@ -49,8 +46,7 @@ def two_gpus(requests, context=1000):
     """Tokens per second on two H100s: (one engine at TP=2, two replicas), for an even batch."""
     lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
     weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
-    memory = lab03.GPUS["H100"]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
-    flops = lab03.GPUS["H100"]["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+    memory, flops = achieved("H100")
     cache_s = requests * context * lab02.kv_bytes_per_token(shape, 1) / 2 / memory
     payload = requests * lab03.step_messages(1, 1, shape["hidden_size"], 2)[1]
     message_s = lab03.one_shot_all_reduce_s(2, payload, fact("cus0231") * 1e-6, h100_constants()[2])
@@ -69,7 +65,6 @@ def change_over(until=800):
 def eight_gpus(clients):
     """{plan: tokens per second} on one box of eight H100s, by the capstone's planner."""
     solution("capstone")  # puts the capstone's folder on the path
-    os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
     from planner import hardware, models, plans
     from planner.timing import Load
 
@@ -81,11 +76,10 @@ def eight_gpus(clients):
 def against_replicas(requests=64, context=1000):
     """Two H100s: tokens per second of TP=2 over the time of one all-reduce, beside replicas."""
     lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
-    gpu = lab03.GPUS["H100"]
-    memory = gpu["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    room, (memory, _) = lab03.GPUS["H100"]["memory_bytes"], achieved("H100")
 
     def rates(seconds):
-        both = lab02.replicas_or_tp(shape, gpu["memory_bytes"], memory, seconds, context, requests)
+        both = lab02.replicas_or_tp(shape, room, memory, seconds, context, requests)
         return both["tp"]["tokens_per_s"], both["replicas"]["tokens_per_s"]
 
     payload = requests * lab03.step_messages(1, 1, shape["hidden_size"], 2)[1]

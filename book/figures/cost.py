@@ -28,6 +28,19 @@ def _measured(gpu, num_ranks):
     return sorted(rows)
 
 
+def achieved(gpu):
+    """(bytes read, operations) per second that a program gets of a GPU: lab 03's shares."""
+    lab03, row = solution("lab-03"), solution("lab-03").GPUS[gpu]
+    reads = row["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    return reads, row["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+
+
+def middle(link):
+    """(c, a, busbw) of a link, in the middle of lab 03's ranges."""
+    row = solution("lab-03").LINKS[link]
+    return [sum(row[name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s")]
+
+
 def _plot(sizes=SIZES, times=TIMES):
     """Time against payload on logarithmic axes, from the first tick to the last."""
     ends = [(ticks[0][0], ticks[-1][0]) for ticks in (sizes, times)]
@@ -37,8 +50,7 @@ def _plot(sizes=SIZES, times=TIMES):
 def regimes():
     """The ring's two terms on one link, and where they cross."""
     lab03 = solution("lab-03")
-    link = lab03.LINKS["NVLink 4"]
-    c_s, a_s, busbw = (sum(link[name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s"))
+    c_s, a_s, busbw = middle("NVLink 4")
     p = 8
     plot = _plot()
     xs = ladder(1024, 2**30, 1.5)
@@ -84,7 +96,7 @@ def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
     plot = Plot((0, len(gpus)), (0, 1), "", title, [], ticks, height=350, top=46)
     said = []
     for g, gpu in enumerate(gpus):
-        memory = lab03.GPUS[gpu]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+        memory, _ = achieved(gpu)
         link = lab03.GPUS[gpu]["link"]
         for s, tp in enumerate(sizes):
             messages, payload = lab03.step_messages(num_layers, 1, hidden_size, 2)
@@ -191,9 +203,7 @@ def protocols():
 def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
     """A step of an 8B model against its tokens: flat while it reads, rising while it multiplies."""
     lab03 = solution("lab-03")
-    gpu = lab03.GPUS["H100"]
-    memory = gpu["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
-    flops = gpu["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+    gpu, (memory, flops) = lab03.GPUS["H100"], achieved("H100")
     ticks = [(v, str(v)) for v in (1, 4, 16, 64, 256, 1024, 4096)]
     times = [(1e-3, "1 ms"), (1e-2, "10 ms"), (1e-1, "100 ms")]
     plot = Plot(
@@ -204,10 +214,7 @@ def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
 
     def bill(tokens):
         messages, payload = lab03.step_messages(num_layers, tokens, hidden_size, 2)
-        c_s, a_s, busbw = (
-            sum(lab03.LINKS[gpu["link"]][n]) / 2 for n in ("c_s", "a_s", "busbw_bytes_per_s")
-        )
-        return messages * lab03.ring_all_reduce_s(8, payload, c_s, a_s, busbw)
+        return messages * lab03.ring_all_reduce_s(8, payload, *middle(gpu["link"]))
 
     one = [lab03.step_s(weight_bytes, 1, memory, x, flops) for x in xs]
     eight = [lab03.step_s(weight_bytes, 8, memory, x, flops) for x in xs]

@@ -1,7 +1,6 @@
 """An engine's processes, and the path of one token through two of them."""
 
 import math
-import os
 import re
 from statistics import median
 
@@ -9,6 +8,7 @@ from labbook.labs import capture, fact, model, solution
 
 from labkit.svg import SERIES, Drawing
 
+from .cost import achieved
 from .panels import WIDTH, key
 
 
@@ -50,8 +50,7 @@ def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
 
 def read_us(tp=2):
     """{layer's short name: microseconds in which a rank reads its part} of our 8B model."""
-    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
-    rate = lab03.GPUS["H100"]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
+    lab02, shape, (rate, _) = solution("lab-02"), model("llama-3.1-8b"), achieved("H100")
     return {
         parameter["name"].removesuffix(".weight").rpartition(".")[2]: shape["dtype_bytes"]
         * math.prod(lab02.rank_shape(parameter, shape, tp))
@@ -234,7 +233,6 @@ def causes():
 def tuesday_parts():
     """{day: (computing, waiting per rank; transfer), median ms} of eight simulated ranks."""
     capstone = solution("capstone")
-    os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
     from evidence import simulate
 
     run, _ = simulate.tensor_parallel(

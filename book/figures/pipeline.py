@@ -6,6 +6,7 @@ from labbook.labs import model, solution
 
 from labkit.svg import SERIES, Drawing, Plot
 
+from .cost import achieved, middle
 from .memory import cached_tokens
 from .panels import panels, part
 
@@ -243,9 +244,7 @@ def plan_room(plan):
 def plan_rate(plan, users):
     """Tokens per second of Llama-3.1-8B on H100s, decoding for `users`, for one of PLANS."""
     lab02, lab03, lab04 = solution("lab-02"), solution("lab-03"), solution("lab-04")
-    shape, gpu = model("llama-3.1-8b"), lab03.GPUS["H100"]
-    reads = gpu["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
-    multiplies = gpu["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+    shape, (reads, multiplies) = model("llama-3.1-8b"), achieved("H100")
     weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
     cache = CONTEXT * lab02.kv_bytes_per_token(shape, 1)
 
@@ -254,8 +253,7 @@ def plan_rate(plan, users):
         step = lab03.step_s(weights, ranks, reads, tokens, multiplies)
         return step + tokens * cache / (ranks * reads)
 
-    link = lab03.LINKS["10 GbE" if "10 GbE" in plan else "NVLink 4"]
-    c_s, a_s, busbw = (sum(link[key]) / 2 for key in ("c_s", "a_s", "busbw_bytes_per_s"))
+    c_s, a_s, busbw = middle("10 GbE" if "10 GbE" in plan else "NVLink 4")
     handed_on = 2 * shape["hidden_size"] * shape["dtype_bytes"]  # hidden states and the residual
     if plan == "one GPU":
         return users / one_pass(users)

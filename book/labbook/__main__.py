@@ -18,6 +18,7 @@ def main() -> int:
     if len(sys.argv) > 2 and sys.argv[1] == "supports":
         return 0 if sys.argv[2] in ("html", "markdown") else 1
     start = time.perf_counter()
+    os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
     context, book = json.load(sys.stdin)
     root = Path(context["root"]).resolve()
     build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
@@ -38,7 +39,6 @@ def main() -> int:
     json.dump(book, sys.stdout)
     took = time.perf_counter() - start
     fresh = f"{build.cache.misses} results computed afresh" if build.cache.misses else "all cached"
-    build.counts["formula"] = build.formulas.converted
     counts = ", ".join(f"{n} {kind}" for kind, n in build.counts.most_common())
     print(f"labbook: {len(pages)} pages; {counts}; {took:.2f} s, {fresh}", file=sys.stderr)
     return 0

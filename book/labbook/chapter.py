@@ -28,13 +28,14 @@ from typing import Any
 
 from .cache import Cache
 from .excerpts import find_file, section
-from .formulas import Formulas
+from .formulas import formulas
 from .markdown import BookError, Fence, Prose, outside_code, segments
 
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
 RUN = ("py", "check", "readme", "stub", "hints", "figure")
 TEXT_FENCE = re.compile(r"(?ms)^```text\n.*?^```$")
 DRAWING = re.compile(r"!\[[^\]]*\]\([^)]+\)")
+NO_PROSE = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", re.S)  # formulas, tags
 README = "README: "  # how the pieces of an included README name their file
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
@@ -63,7 +64,6 @@ class Build:
     namespace: Callable[[str], dict[str, Any]]
     sources: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
-    formulas: Formulas = field(default_factory=Formulas)
 
 
 def render(text: str, file: str, build: Build) -> str:
@@ -175,7 +175,7 @@ def _with_hints(text: str, prefix: str, first: int = 1, last: int = 99) -> str:
     for number, body in zip(tasks[::2], tasks[1::2], strict=True):
         if not first <= int(number) <= last:
             continue
-        asked = [gap for gap in gaps(prefix) if gap.task == int(number)]
+        asked = gaps(prefix, int(number), int(number))
         stretch = " (stretch)" if asked and all(gap.stretch for gap in asked) else ""
         hints = [f"{{{{hints: {prefix}:{gap.function}}}}}" for gap in asked]
         body = re.sub(r"\AStretch\. ", "", body.strip())
@@ -217,31 +217,32 @@ def _jobs(piece: Prose | Fence) -> list[Job]:
 
     def collect(text: str, offset: int) -> str:
         for match in DIRECTIVE.finditer(text):
-            line = piece.line + piece.text.count("\n", 0, offset + match.start())
+            line = piece.line_at(offset + match.start())
             if match[1] not in (*RUN, "fact"):
                 raise BookError(f"unknown directive {match[0]!r}", piece.file, line)
             if match[1] in RUN:
                 found.append(Job(match[1], match[2], piece.file, line))
-        rest = DIRECTIVE.sub(lambda m: "\n" * m[0].count("\n"), text)
-        for bad in re.finditer(r"\{\{.{0,40}", rest):
-            line = piece.line + piece.text.count("\n", 0, offset) + rest.count("\n", 0, bad.start())
+        rest = DIRECTIVE.sub(_blank, text)
+        if bad := re.search(r"\{\{.{0,40}", rest):
+            line = piece.line_at(offset + bad.start())
             raise BookError(f"cannot read {bad[0]!r}", piece.file, line)
-        typed = TYPED_NUMBER.search(
-            re.sub(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", "", rest, flags=re.S)
-        )
+        typed = TYPED_NUMBER.search(NO_PROSE.sub(_blank, rest))
         if typed and not piece.file.startswith(README):
-            at = piece.text.find(typed[0], offset)
-            line = piece.line + piece.text.count("\n", 0, max(at, 0))
             raise BookError(
                 f"a number typed by hand: {typed[0]!r}; compute it with {{{{py: ...}}}} or cite it "
                 "with {{fact: ... | source}}",
                 piece.file,
-                line,
+                piece.line_at(offset + typed.start()),
             )
         return text
 
     outside_code(piece.text, collect)
     return found
+
+
+def _blank(match: re.Match[str]) -> str:
+    """As much white space, so that what stands behind it keeps its place."""
+    return re.sub(r"\S", " ", match[0])
 
 
 def _check_fence(fence: Fence) -> None:
@@ -266,12 +267,12 @@ def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
     if not jobs:
         return []
     key = [file, *((job.kind, job.source) for job in jobs)]
-    return build.cache.get(key, lambda: _run(jobs, build))
 
+    def run() -> list[str]:
+        names = _names(jobs, build)
+        return [_run_one(job, names) for job in jobs]
 
-def _run(jobs: list[Job], build: Build) -> list[str]:
-    names = _names(jobs, build)
-    return [_run_one(job, names) for job in jobs]
+    return build.cache.get(key, run)
 
 
 def _names(jobs: list[Job], build: Build) -> dict[str, Any]:
@@ -345,9 +346,8 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
 
     def fill(text: str, offset: int) -> str:
         def one(match: re.Match[str]) -> str:
-            line = piece.line + piece.text.count("\n", 0, offset + match.start())
             kind, source = match[1], match[2]
-            with _at(piece.file, line):
+            with _at(piece.file, piece.line_at(offset + match.start())):
                 value = next(results) if kind in RUN else _fact(source, build)
             if kind == "readme":
                 return ""
@@ -360,9 +360,9 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
         if piece.file.startswith(README):
             filled = re.sub(r"(?<=\d) us\b", " µs", filled)  # READMEs are read in terminals, too
         try:
-            return build.formulas.replace(filled)
+            return formulas(filled, build.counts)
         except BookError as error:
-            line = piece.line + piece.text.count("\n", 0, offset) + error.line
+            line = piece.line_at(offset) + error.line
             raise BookError(error.message, piece.file, line) from None
 
     done = outside_code(piece.text, fill)

@@ -7,14 +7,13 @@ import json
 import re
 import textwrap
 import types
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labkit.claims import Claim, claims_in, points_of_tasks, shown
 from labkit.loading import ROOT, Lab, LoadError, choose_lab, find_labs, load_module
 from labkit.starters import derive
-from labkit.tasks import hints_of, tasks_of
+from labkit.tasks import Task, hints_of, tasks_of
 
 from .markdown import BookError
 
@@ -50,41 +49,33 @@ def claims(prefix: str) -> list[Claim]:
 # --- what the learner writes ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Gap:
-    function: str
-    lines: int
-    task: int
-    stretch: bool
-    does: str  # first sentence of the docstring
+def gaps(prefix: str, first: int = 1, last: int = 99) -> list[Task]:
+    """The functions that the learner writes for the tasks first to last."""
+    return [task for task in tasks_of(lab(prefix)).values() if first <= task.number <= last]
 
 
-@functools.cache
-def gaps(prefix: str) -> list[Gap]:
-    """The functions the learner fills in."""
-    source = lab(prefix).file("solution").read_text(encoding="utf-8")
-    docs = {
-        node.name: " ".join((ast.get_docstring(node) or "").split())
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef)
-    }
-    return [
-        Gap(t.function, t.lines, t.number, t.stretch, re.split(r"(?<=\.)\s", docs[t.function])[0])
-        for t in tasks_of(lab(prefix)).values()
-    ]
+def task_points(prefix: str, first: int = 1, last: int = 99) -> int:
+    """The points of the tasks first to last."""
+    points = points_of_tasks(lab(prefix))
+    return sum(points[gap.function] for gap in gaps(prefix, first, last))
+
+
+def does(prefix: str, function: str) -> str:
+    """The first sentence of a function's docstring."""
+    doc = getattr(solution(prefix), function).__doc__ or ""
+    return re.split(r"(?<=\.)\s", " ".join(doc.split()))[0]
 
 
 def tasks_table(prefix: str, first: int = 1, last: int = 99) -> str:
     """A table: task, function and size of its gap, what it does; of the tasks first to last."""
     rows = ["| task | function, and the size of its gap | points |", "|--:|---|--:|"]
     points = points_of_tasks(lab(prefix))
-    for gap in gaps(prefix):
-        if not first <= gap.task <= last:
-            continue
+    for gap in gaps(prefix, first, last):
         unit = "line" if gap.lines == 1 else "lines"
         stretch = ", stretch" if gap.stretch else ""
-        what = f"`{gap.function}`, {gap.lines} {unit}{stretch}.<br>{_cell(gap.does)}"
-        rows.append(f"| {gap.task} | {what} | {points[gap.function]} |")
+        told = _cell(does(prefix, gap.function))
+        what = f"`{gap.function}`, {gap.lines} {unit}{stretch}.<br>{told}"
+        rows.append(f"| {gap.number} | {what} | {points[gap.function]} |")
     return "\n".join(rows)
 
 

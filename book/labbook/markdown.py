@@ -27,6 +27,10 @@ class Prose:
     file: str
     line: int
 
+    def line_at(self, position: int) -> int:
+        """The line of its file in which this place of the text is."""
+        return self.line + self.text.count("\n", 0, position)
+
 
 @dataclass(frozen=True)
 class Fence:

@@ -11,8 +11,8 @@ from .cache import Cache
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 OF_LABS = (  # functions of labs.py
-    "fact facts stub hints stretch_points claims extra_points tasks_table bug_hunt mistakes "
-    "capture log_lines bill_models gaps model models quote"
+    "fact facts stub hints stretch_points task_points claims extra_points tasks_table bug_hunt "
+    "mistakes capture log_lines bill_models gaps model models quote"
 ).split()
 
 

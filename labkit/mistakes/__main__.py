@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from labkit.loading import Implementation, Lab, choose_lab, find_labs
-from labkit.mistakes.bank import Bank, Mistake, load_bank
+from labkit.mistakes import Bank, Mistake, load_bank
 from labkit.session import STATE
 
 

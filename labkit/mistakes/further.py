@@ -8,7 +8,7 @@ solution: what they call it with is what they would have called the learner's wi
 import inspect
 import random
 
-from labkit.mistakes.bank import outcome_of
+from labkit.mistakes import outcome_of
 from labkit.recorder import Recorder
 
 CALLS_PER_CHECK = 20

@@ -27,7 +27,8 @@ def test_every_gap_has_a_task_a_size_and_a_stub(prefix):
     found = labs.gaps(prefix)
     assert found
     for gap in found:
-        assert gap.lines >= 1 and gap.task >= 1 and gap.does.endswith(".")
+        assert gap.lines >= 1 and gap.number >= 1
+        assert labs.does(prefix, gap.function).endswith(".")
         assert "NotImplementedError" in labs.stub(f"{prefix}:{gap.function}")
 
 

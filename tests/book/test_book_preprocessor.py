@@ -10,6 +10,7 @@ import pytest
 REPO = Path(__file__).resolve().parents[2]
 BOOK = REPO / "book"
 sys.path.insert(0, str(BOOK))
+math_core = pytest.importorskip("math_core", reason="needs the book's packages: make book")
 
 from labbook.__main__ import glossary, scripts, tooltips  # noqa: E402
 from labbook.cache import Cache, fingerprint  # noqa: E402
@@ -19,8 +20,6 @@ from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
 
 from labkit.loading import LoadError  # noqa: E402
 from labkit.svg import Drawing, Plot  # noqa: E402
-
-math_core = pytest.importorskip("math_core", reason="needs the book's packages: make book")
 
 
 class Figures:
