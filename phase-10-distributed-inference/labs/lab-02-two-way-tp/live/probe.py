@@ -56,7 +56,8 @@ def count_collectives(calls):
 
         setattr(owner, operation, counted)
 
-    # A group of one rank sends nothing, yet a stage without shared memory (AVX2) calls its all_gather.
+    # A group of one rank sends nothing, yet a stage without shared memory (AVX2) calls its
+    # all_gather.
     for operation in COUNTED if group.world_size > 1 else ():
         times = group.world_size if operation == "all_gather" else 1  # nccl-tests: gathered result
         wrap(group, operation, lambda x, *_, times=times: x.numel() * x.element_size() * times)
