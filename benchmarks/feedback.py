@@ -31,6 +31,7 @@ EMPTY_TEST = "import numpy\n\n\ndef test_empty():\n    assert numpy.zeros(1).siz
 
 def wall_s(arguments, folder, lab_impl):
     environment = os.environ | {"LAB_IMPL": lab_impl}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a learner's second run finds it all compiled
     begin = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *arguments],

@@ -9,4 +9,4 @@ live: no
 
 def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):
     while True:
-        x = group.all_reduce(x)
+        group.all_reduce(np.zeros(1000))
