@@ -1,15 +1,11 @@
-"""The grader beside plain pytest and gradescope-utils: how fast, how it grows, who can be forged.
+"""The grader beside plain pytest and gradescope-utils: how fast.
 
-    python benchmarks/grading.py [speed] [growth] [forged] [--write]
+    python benchmarks/grading.py [--write]
 
-speed: submissions of lab 01 per second, of two classes: a mixed one (solutions, starters and
-    mistakes in turn) and a perfect one (solutions). In each round ours grades all of them, with
-    hidden numbers, starting its servers anew, and the other two grade a fifth of them: one process
-    per submission, as many at a time, without any isolation.
-growth: time and memory of the grader's processes for 100 to 2,000 submissions.
-forged: the corpus against the other two, which run it in their own process. A submission is forged
-    when it scores more than its header says it deserves. They run inside bubblewrap, for this
-    machine's sake; cases that would only exhaust it are left out.
+Submissions of lab 01 per second, of two classes: a mixed one (solutions, starters and mistakes in
+turn) and a perfect one (solutions). In each round ours grades all of them, with hidden numbers,
+starting its servers anew, and the other two grade a fifth of them: one process per submission, as
+many at a time, without any isolation.
 
 --write records the figures in benchmarks/results/grading.json.
 """
@@ -35,13 +31,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from grading.fingerprint import labs_by_prefix  # noqa: E402
-from grading.limits import MIB, Limits  # noqa: E402
+from grading.limits import Limits  # noqa: E402
 from grading.run import grade_locally  # noqa: E402
-from grading.submissions import Submission, _text_or_problem  # noqa: E402
+from grading.submissions import Submission  # noqa: E402
 from labkit.claims import claims_in  # noqa: E402
 from labkit.mistakes import read_bank  # noqa: E402
 from labkit.starters import copy_course  # noqa: E402
-from tests.hostile.corpus import read_cases  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "grading.json"
 LAB = labs_by_prefix()["lab-01"]
@@ -100,103 +95,71 @@ CLASSES = {"mixed": mixed_sources, "perfect": perfect_sources}
 # --- the three graders ----------------------------------------------------------------------------
 
 
-def ours(sources, limits=None):
+def ours(sources):
     """Scores, in the order of the sources."""
     jobs = [(n, Submission(f"s{n}", "lab-01", "", source)) for n, source in enumerate(sources)]
     scores = [None] * len(jobs)
-    engine = grade_locally(jobs, limits or Limits(), b"benchmark's own secret", False, JOBS)
+    engine = grade_locally(jobs, Limits(), b"benchmark's own secret", False, JOBS)
     for n, _, result, _ in engine:
         assert result["status"] == "graded", result["problem"]
         scores[n] = result["score"]
     return scores
 
 
-class Copy:
-    """A copy of the course, in which submissions take the starter's place one after the other."""
-
-    def __init__(self, folder):
-        self.root = Path(folder, "course")
-        self.root.mkdir()
-        (copy,) = copy_course(self.root, LAB)
-        self.lab = copy.path
-        self.paths = [str(self.lab), str(self.lab.parent), str(self.root)]
-
-
-def run_process(command, copy, confined):
-    """Run a grader's process; confined, it may write to its copy of the course and nowhere else."""
-    environment = {**os.environ, "LAB_IMPL": "starter"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # its caches are to be warm
-    if confined:
-        inner = " ".join(f"'{word}'" for word in command) + "; sleep 2"  # time for a late daemon
-        command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
-        command += ["--ro-bind", "/", "/"]
-        command += ["--dev", "/dev", "--proc", "/proc"]
-        command += ["--bind", str(copy.root.parent), str(copy.root.parent)]
-        command += ["prlimit", f"--as={6 << 30}", "--cpu=40", "--nproc=4000", f"--fsize={64 << 20}"]
-        command += ["sh", "-c", inner]
-    done = subprocess.Popen(
-        command,
-        cwd=copy.root,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        done.wait(60)
-    except subprocess.TimeoutExpired:
-        done.kill()
-        done.wait()
-
-
 _own = threading.local()
 
 
-@contextlib.contextmanager
-def course_with(source, fresh):
-    """A copy of the course with `source` in it: a fresh one, or this thread's, its caches warm."""
-    with contextlib.ExitStack() as stack:
-        if fresh or not hasattr(_own, "copy"):
-            folder = tempfile.TemporaryDirectory(prefix="grading-bench-")
-            copy = Copy(folder.name)
-            if fresh:
-                stack.enter_context(folder)
-            else:
-                _own.folder, _own.copy = folder, copy
-        else:
-            copy = _own.copy
-        (copy.lab / "starter.py").write_bytes(source)
-        yield copy
+def course_with(source):
+    """This thread's copy of the course, its caches warm, with `source` as the starter."""
+    if not hasattr(_own, "lab"):
+        _own.folder = tempfile.TemporaryDirectory(prefix="grading-bench-")
+        (_own.lab,) = copy_course(Path(_own.folder.name), LAB)
+    _own.lab.file("starter").write_bytes(source)
+    return Path(_own.folder.name), _own.lab
 
 
-def plain_pytest(source, confined=False):
+def run_process(command, root):
+    """Run a grader's process in its copy of the course."""
+    environment = {**os.environ, "LAB_IMPL": "starter"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # its caches are to be warm
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            command,
+            cwd=root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        )
+
+
+def plain_pytest(source):
     """The points of the test cases that JUnit's report does not call failed or skipped."""
-    with course_with(source, confined) as copy:
-        report = copy.root.parent / "junit.xml"
-        report.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "-q", str(copy.lab), f"--junitxml={report}"]
-        run_process(command, copy, confined)
-        try:
-            cases = list(ElementTree.parse(report).getroot().iter("testcase"))
-        except (OSError, ElementTree.ParseError):
-            return 0
-        passed = {case.get("name") for case in cases if not len(case)}
+    root, lab = course_with(source)
+    report = root / "junit.xml"
+    report.unlink(missing_ok=True)
+    run_process([sys.executable, "-m", "pytest", "-q", str(lab.path), f"--junitxml={report}"], root)
+    try:
+        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    except (OSError, ElementTree.ParseError):
+        return 0
+    passed = {case.get("name") for case in cases if not len(case)}
     return sum(points for name, points in POINTS.items() if name in passed)
 
 
-def gradescope_utils(source, confined=False):
+def gradescope_utils(source):
     """The sum of the scores in results.json."""
-    with course_with(source, confined) as copy:
-        report = copy.root.parent / "results.json"
-        report.unlink(missing_ok=True)
-        script = copy.root / "run_tests.py"
-        script.write_text(GRADESCOPE.format(paths=copy.paths, results=str(report)))
-        run_process([sys.executable, str(script)], copy, confined)
-        try:
-            return sum(test["score"] for test in json.loads(report.read_text())["tests"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0
+    root, lab = course_with(source)
+    report, script = root / "results.json", root / "run_tests.py"
+    report.unlink(missing_ok=True)
+    paths = [str(lab.path), str(lab.path.parent), str(root)]
+    script.write_text(GRADESCOPE.format(paths=paths, results=str(report)))
+    run_process([sys.executable, str(script)], root)
+    try:
+        return sum(test["score"] for test in json.loads(report.read_text())["tests"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -238,115 +201,27 @@ def speed(sources, rounds):
     return result
 
 
-class Memory(threading.Thread):
-    """The largest sum of proportional memory of this process and all below it."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.peak_mib, self.done = 0.0, threading.Event()
-
-    def run(self):
-        while not self.done.wait(0.5):
-            total, pending = 0, [os.getpid()]
-            while pending:
-                pid = pending.pop()
-                try:
-                    for task in Path(f"/proc/{pid}/task").iterdir():
-                        pending += map(int, (task / "children").read_text().split())
-                    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                    total += next(
-                        int(x.split()[1]) for x in text.splitlines() if x.startswith("Pss:")
-                    )
-                except (OSError, StopIteration):
-                    continue
-            self.peak_mib = max(self.peak_mib, total / 1024)
-
-
-def growth(sizes):
-    rows = []
-    for count in sizes:
-        memory = Memory()
-        memory.start()
-        started = time.perf_counter()
-        ours(mixed_sources(count))
-        seconds = time.perf_counter() - started
-        memory.done.set()
-        memory.join()
-        rows.append(
-            {
-                "submissions": count,
-                "seconds": round(seconds, 1),
-                "ms_per_submission": round(1000 * seconds / count, 1),
-                "peak_mib": round(memory.peak_mib),
-            }
-        )
-        print(rows[-1], flush=True)
-    return rows
-
-
-def forged():
-    """Per case: what it deserves, and what each grader gives."""
-    cases = [case for case in read_cases() if case.header.get("live") != "no"]
-    cases = [case for case in cases if case.lab == LAB.prefix]
-    sources = [case.source(LAB) for case in cases]
-    limits = Limits(check_s=4, submission_s=8, memory_bytes=300 * MIB)
-    readable = [_text_or_problem(source)[0] for source in sources]
-    table = {case.name: {"deserves": case.deserves()[1]} for case in cases}
-    graded = [(c, s) for c, s in zip(cases, readable, strict=True) if s is not None]
-    for (case, _), score in zip(graded, ours([s for _, s in graded], limits), strict=True):
-        table[case.name]["grading"] = score
-    with ThreadPoolExecutor(JOBS) as pool:
-        for name, grader in (("pytest", plain_pytest), ("gradescope-utils", gradescope_utils)):
-            found = pool.map(lambda source, grader=grader: grader(source, confined=True), sources)
-            for case, score in zip(cases, found, strict=True):
-                table[case.name][name] = score
-    names = ("grading", "pytest", "gradescope-utils")
-    print(f"{'case':32} {'deserves':>9} " + " ".join(f"{name:>17}" for name in names))
-    counts = dict.fromkeys(names, 0)
-    for case, row in table.items():
-        cells = []
-        for name in names:
-            score = row.get(name, 0)
-            over = score > row["deserves"]
-            counts[name] += over
-            cells.append(f"{score:g}{' FORGED' if over else ''}")
-        print(f"{case:32} {'<=' + str(row['deserves']):>9} " + " ".join(f"{c:>17}" for c in cells))
-    print(f"{len(cases)} cases; forged: " + ", ".join(f"{n} {c}" for n, c in counts.items()))
-    return {"cases": len(cases), "forged": counts, "scores": table}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=[], help="speed, growth, forged (default: all)")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 500, 2000])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    if unknown := set(options.what) - {"speed", "growth", "forged"}:
-        parser.error(f"{unknown.pop()} is not one of speed, growth, forged")
     if importlib.util.find_spec("gradescope_utils") is None:
         parser.error("gradescope-utils is not installed; `make grading-bench` does it")
-    what = options.what or ["speed", "growth", "forged"]
-    found = {}
-    if "speed" in what:
-        found["speed"] = {
-            name: speed(sources(options.count), options.rounds) for name, sources in CLASSES.items()
-        }
-        print(json.dumps(found["speed"], indent=1))
-    if "growth" in what:
-        found["growth"] = growth(options.sizes)
-    if "forged" in what:
-        found["forged"] = forged()
+    found = {
+        name: speed(sources(options.count), options.rounds) for name, sources in CLASSES.items()
+    }
+    print(json.dumps(found, indent=1))
     if options.write:
-        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        known |= found | {
+        record = {
             "date": datetime.now(UTC).date().isoformat(),
             "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python "
             + platform.python_version(),
+            "speed": found,
         }
         RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        RESULTS.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
         print(f"wrote {RESULTS.relative_to(ROOT)}")
 
 

@@ -12,7 +12,6 @@ A file's docstring says what it tries; the lines after it what must happen:
     encode: crlf         how the text becomes bytes: crlf, cr, nul, or a codec
     first: # text        a line before everything else
     pad: 3000000         bytes of comments before everything else
-    live: no             too dangerous, or too slow, for graders without limits
     ends: no             waits as long as it is let: graded with short limits, as time-outs are
 """
 
@@ -29,7 +28,7 @@ def shard_size(dimension, size, num_ranks):
 """
 SUBMISSIONS = Path(__file__).parent / "submissions"
 KEYS = (
-    *("lab", "base", "every", "first", "pad", "encode", "live", "ends"),
+    *("lab", "base", "every", "first", "pad", "encode", "ends"),
     *("expect", "outcome", "loses", "keeps", "says"),
 )
 

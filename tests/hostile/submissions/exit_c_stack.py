@@ -4,7 +4,6 @@ base: solution
 expect: below 100, above 0
 loses: test_legal_tp_sizes_*
 keeps: test_mlp_sp_rank_*
-live: no
 """
 
 import sys

@@ -4,7 +4,6 @@ base: solution
 expect: below 100, above 0
 loses: test_attention_rank__*
 keeps: test_row_parallel__equals*
-live: no
 """
 
 def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):

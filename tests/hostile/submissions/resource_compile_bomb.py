@@ -1,7 +1,6 @@
 """A short text that the compiler chokes on.
 
 expect: below 5
-live: no
 """
 
 try:

@@ -2,7 +2,6 @@
 
 expect: below 5
 outcome: output
-live: no
 """
 
 while True:

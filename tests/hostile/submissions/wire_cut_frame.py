@@ -3,7 +3,6 @@
 expect: below 5
 every: wrong
 outcome: timeout
-live: no
 """
 
 import numpy as np

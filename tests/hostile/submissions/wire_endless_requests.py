@@ -4,7 +4,6 @@ base: solution
 expect: below 100, above 0
 outcome: timeout
 loses: test_legal_tp_sizes_*
-live: no
 """
 
 import collectives

@@ -5,7 +5,6 @@ expect: below 100, above 0
 outcome: crashed
 loses: test_legal_tp_sizes_*
 says: closed its connection
-live: no
 """
 
 import socket
