@@ -80,7 +80,7 @@ def mixed_sources(count):
             sources.append(starter)
         else:
             mistake = mistakes[n // 3 % len(mistakes)]
-            sources.append(f"{solution}\n\n{bank}\n\n{mistake.replaces} = {mistake.name}\n")
+            sources.append(f"{solution}\n\n{bank}\n\n{mistake.source}")
     return [f"{source}\n# {n}\n".encode() for n, source in enumerate(sources)]
 
 

@@ -183,7 +183,7 @@ def test_who_is_wrong_reads_what_pytest_says_at_home(prefix, grade, tmp_path):
     lab = LABS[prefix]
     mistake = read_bank(lab).mistakes[0]
     parts = (lab.file("solution").read_text(), lab.file("mistakes").read_text())
-    source = "\n\n".join([*parts, f"{mistake.replaces} = {mistake.name}\n"])
+    source = "\n\n".join([*parts, mistake.source])
     graded = grade(source.encode(), lab, SECRET)
     home = at_home(lab, source, tmp_path)
     wrong = [claim for claim in home if claim["outcome"] not in ("passed", "not_run")]

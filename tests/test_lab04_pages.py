@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from labkit.loading import ROOT, choose_lab, find_labs, load_module
+from labkit.mistakes import read_bank
 from labkit.starters import derive
 from labkit.tasks import hints_of, tasks_of
 
@@ -272,8 +273,7 @@ def test_readme_names_every_task_and_spoils_no_prediction():
     explained = stretch[: stretch.index("<summary>")]
     for word in ("*GPipe*", "*1F1B*", "*Interleaving*"):
         assert word in explained
-    mistakes = re.findall(r"^def \w+__\w+", LAB.file("mistakes").read_text(), re.MULTILINE)
-    assert f"holds {len(mistakes)} plausible wrong versions" in README
+    assert f"holds {len(read_bank(LAB).mistakes)} plausible wrong versions" in README
     for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (LAB.path / path).exists(), path
 

@@ -90,6 +90,20 @@ def test_an_entry_that_replaces_nothing_is_refused(course):
         load_bank(Lab(course.lab))
 
 
+@pytest.mark.parametrize(
+    ("above", "old", "complaint"),
+    [
+        ("", "size // num_ranks", "no line 'Rejected by"),
+        ("Rejected by: test_x", "size // ranks", "no `size // ranks`"),
+    ],
+)
+def test_an_edit_that_cannot_be_made_is_refused(course, above, old, complaint):
+    edits = f"{above}\n\nshards__x\nit is wrong.\n    {old}  ->  0"
+    (course.lab / "mistakes.py").write_text(f'EDITS = """\n{edits}\n"""\n')
+    with pytest.raises(ValueError, match=complaint):
+        load_bank(Lab(course.lab))
+
+
 X, W = np.arange(20.0).reshape(2, 10), np.arange(140.0).reshape(14, 10)
 RIGHT = ("row_parallel", (X, W, 2), {}, ("value", X @ W.T))
 # 10 inputs on 4 ranks, rounded down to 2 each: the last two inputs belong to nobody

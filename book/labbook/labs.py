@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import inspect
 import json
 import re
 import textwrap
@@ -122,27 +121,24 @@ def bug_hunt(prefix: str, *names: str) -> str:
     """Wrong implementations to look at, each with its explanation folded away."""
     known = {mistake.name: mistake for mistake in mistakes(prefix)}
     texts = {claim.name: claim.text for claim in claims(prefix)}
-    source = lab(prefix).file("mistakes").read_text(encoding="utf-8")
-    functions = {n.name: n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)}
     out = []
     for name in names:
         if name not in known:
             raise BookError(f"{prefix} has no mistake {name!r}; it has: {', '.join(known)}")
-        mistake, node = known[name], functions[name]
-        lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
-        doc = node.body[0]
-        assert isinstance(doc, ast.Expr) and doc.end_lineno
-        start, end = doc.lineno - node.lineno, doc.end_lineno - node.lineno
-        code = textwrap.dedent("\n".join(lines[:start] + lines[end + 1 :]))
-        code = code.replace(name, mistake.replaces)
-        why = inspect.cleandoc(ast.get_docstring(node) or "").split("\n", 1)[-1]
-        why = " ".join(re.sub(r"Rejected by:.*", "", why, flags=re.S).split())
+        mistake = known[name]
+        doc = ast.parse(mistake.source).body[0].body[0]  # type: ignore[attr-defined]
+        lines = mistake.source.splitlines()
+        code = "\n".join(
+            line
+            for line in lines[: doc.lineno - 1] + lines[doc.end_lineno :]
+            if not line.lstrip().startswith("#")
+        )
         caught = " and ".join(
             f"“{shown(texts.get(test, test), True)}”" for test in mistake.rejected_by
         )
         out.append(
             f"```python\n{code}\n```\n\n<details><summary>What is wrong?</summary>\n\n"
-            f"You get this result when {_cell(mistake.when)}. {_cell(why)}\n\n"
+            f"You get this result when {_cell(mistake.when)}. {_cell(mistake.why)}\n\n"
             f"Rejected by the check {_cell(caught)}.\n\n</details>\n"
         )
     return "\n".join(out)

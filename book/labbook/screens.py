@@ -4,7 +4,6 @@ The command runs in a copy of the labs, so an edited starter.py here changes no 
 the checkout is written.
 """
 
-import ast
 import functools
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.loading import ROOT, Lab
+from labkit.mistakes import load_bank
 from labkit.starters import copy_course
 
 from .cache import Cache, fingerprint
@@ -67,15 +67,12 @@ def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> 
 
 def plant(copy: Lab, mistake: str) -> None:
     """Make the copy's starter the solution, with one function replaced by a banked mistake."""
-    bank = copy.file("mistakes").read_text(encoding="utf-8")
-    node = next((n for n in ast.parse(bank).body if getattr(n, "name", "") == mistake), None)
-    if node is None:
+    known = {one.name: one for one in load_bank(copy).mistakes}
+    if mistake not in known:
         raise BookError(f"no mistake {mistake!r}")
-    body = ast.get_source_segment(bank, node)
     solution, starter = copy.file("solution").read_text(encoding="utf-8"), copy.file("starter")
     header = starter.read_text(encoding="utf-8").partition("\n")[0]  # so that its lines count alike
-    text = f"{header}\n{solution}\n\n{body}\n\n\n{mistake.partition('__')[0]} = {mistake}\n"
-    starter.write_text(text, encoding="utf-8")
+    starter.write_text(f"{header}\n{solution}\n\n{known[mistake].source}\n", encoding="utf-8")
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

@@ -1,17 +1,27 @@
 """The mistakes bank: plausible wrong implementations, each rejected by the check it violates.
 
-A lab's mistakes.py holds one function per mistake, `<function>__<what_is_wrong>`. The docstring's
-first line completes "Your result is what you get when ..."; its last paragraph is
-`Rejected by: test_a, test_b`. The bank is executed on top of the solution's namespace.
+A mistake is called `<function>__<what_is_wrong>`. In a lab's mistakes.py it is a function whose
+docstring's first line completes "Your result is what you get when ..." and whose last paragraph is
+`Rejected by: test_a, test_b`; or, when it is a small change of the solution, an entry of `EDITS`:
+
+    Rejected by: test_a, test_b                     of all entries below, up to the next such line
+
+    <function>__<what_is_wrong>
+    one line that completes "Your result is what you get when ..."
+    Why, in as many lines as it takes.
+        a part of the solution's function  ->  what stands there instead, wherever it occurs
+
+The bank is executed on top of the solution's namespace.
 """
 
+import ast
 import contextlib
 import copy
 import functools
+import inspect
 import itertools
 import math
 import re
-import textwrap
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,6 +45,8 @@ class Mistake:
     when: str  # completes "your result is what you get when ..."
     rejected_by: tuple[str, ...]
     function: object
+    why: str = ""  # one paragraph
+    source: str = ""  # of the function, under the name that it replaces
 
 
 @dataclass(frozen=True)
@@ -68,31 +80,70 @@ def read_bank(lab: Lab) -> Bank:
 def load_bank(lab: Lab) -> Bank:
     """The lab's bank on a fresh copy of its solution; empty when the lab has no mistakes.py."""
     solution = load_module(lab.file("solution"))
-    before = set(vars(solution))
     path = lab.file("mistakes")
     if not path.exists():
         return Bank(solution, [])
     exec(compile(path.read_bytes(), str(path), "exec"), solution.__dict__)
     mistakes = []
-    for name, function in vars(solution).copy().items():
-        if name in before or "__" not in name.strip("_") or not callable(function):
+    for name, text in _texts(path).items():
+        if "__" not in name.strip("_"):
             continue
-        replaces = name.split("__")[0]
-        if not hasattr(solution, replaces):
-            raise ValueError(
-                f"{path.name}: {name} replaces '{replaces}', which is not in solution.py"
-            )
-        doc = textwrap.dedent("    " + (function.__doc__ or "")).strip()
-        when = doc.split("\n")[0].strip().rstrip(".")
-        named = re.search(r"Rejected by:\s*([\w\s,]+)\.?\s*$", doc)
-        if not when or not named:
+        replaces, function = _replaced(name, solution), getattr(solution, name)
+        when, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n")
+        why, _, named = why.partition("Rejected by:")
+        rejected_by = tuple(re.findall(r"\w+", named))
+        if not when or not rejected_by:
             raise ValueError(
                 f"{path.name}: the docstring of {name} needs a first line that completes 'Your "
                 "result is what you get when ...' and a last line 'Rejected by: test_name'"
             )
-        rejected_by = tuple(re.findall(r"\w+", named[1]))
-        mistakes.append(Mistake(name, replaces, when, rejected_by, function))
-    return Bank(solution, mistakes)
+        why, source = " ".join(why.split()), text.replace(name, replaces)
+        mistakes.append(
+            Mistake(name, replaces, when.rstrip("."), rejected_by, function, why, source)
+        )
+    edits = getattr(solution, "EDITS", "")
+    return Bank(solution, [*mistakes, *_edited(edits, lab.file("solution"), solution)])
+
+
+def _replaced(name, solution):
+    """The function of the solution that a mistake of this name replaces."""
+    replaces = name.split("__")[0]
+    if not hasattr(solution, replaces):
+        raise ValueError(f"mistakes.py: {name} replaces '{replaces}', which is not in solution.py")
+    return replaces
+
+
+def _texts(path):
+    """The text of every function of a file, by its name."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {
+        node.name: "\n".join(
+            lines[min(part.lineno for part in [node, *node.decorator_list]) - 1 : node.end_lineno]
+        )
+        for node in ast.parse("\n".join(lines)).body
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def _edited(edits, path, solution):
+    """The mistakes of a bank's EDITS, each made from the text of the solution's function."""
+    texts, rejected_by = _texts(path), ()
+    for entry in re.split(r"\n\s*\n", edits.strip()) if edits else ():
+        if entry.startswith("Rejected by:"):
+            rejected_by = tuple(re.findall(r"test_\w+", entry))
+            continue
+        name, when, *rest = entry.splitlines()
+        if not rejected_by:
+            raise ValueError(f"mistakes.py: no line 'Rejected by: test_name' stands above {name}")
+        why = " ".join(itertools.takewhile(lambda line: not line.startswith("    "), rest))
+        replaces = _replaced(name, solution)
+        source = texts[replaces]
+        for old, new in re.findall(r"^ {4}(\S.*?)\s+->  (.+)$", entry, re.MULTILINE):
+            if old not in source:
+                raise ValueError(f"mistakes.py: {name}: {replaces} of solution.py has no `{old}`")
+            source = source.replace(old, new)
+        exec(compile(source, str(path), "exec"), solution.__dict__, made := {})
+        yield Mistake(name, replaces, when.rstrip("."), rejected_by, made[replaces], why, source)
 
 
 def find_hint(bank: Bank, calls, further=None) -> str:

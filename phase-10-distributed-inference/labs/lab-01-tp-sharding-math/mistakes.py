@@ -1,140 +1,367 @@
-"""Plausible mistakes of lab 01. Each is rejected by the check whose claim it violates.
+"""Plausible mistakes of lab 01. See labkit/mistakes/__init__.py for how they are written down."""
 
-The bank runs on top of the solution's namespace: numpy, the collectives and shards are there.
-A name with one leading underscore keeps the solution's own version of what a mistake replaces.
+EDITS = """
+Rejected by: test_shards__refuse_an_uneven_split
+
+shards__rounds_down
+an uneven split is rounded down and the rest is dropped.
+With 10 outputs on 4 ranks, outputs 8 and 9 belong to nobody. Real engines refuse instead.
+    if size % num_ranks:  ->  if False:
+
+shards__rounds_up
+an uneven split is rounded up, so that the last rank gets less.
+Collectives need equal shapes on all ranks; a short last shard needs padding, which must be
+asked for, as vLLM does for the vocabulary.
+    if size % num_ranks:  ->  if False:
+    size // num_ranks  ->  -(-size // num_ranks)
+    (rank + 1) * width  ->  min((rank + 1) * width, size)
+
+shards__gives_the_last_rank_the_rest
+an uneven split is rounded down and the last rank takes the rest.
+Collectives need equal shapes on all ranks. Real engines refuse instead.
+    if size % num_ranks:  ->  if False:
+    (rank + 1) * width  ->  (rank + 1) * width if rank < num_ranks - 1 else size
+
+Rejected by: test_shards__are_equal_blocks_in_rank_order
+
+shards__returns_floats
+the size is divided with / instead of //.
+48 / 4 is 12.0, which cannot slice an array.
+    size // num_ranks  ->  size / num_ranks
+
+shards__leaves_out_the_last_entry
+each block ends one entry early.
+A slice's end is excluded: rank r ends where rank r + 1 begins.
+    (rank + 1) * width  ->  (rank + 1) * width - 1
+
+shards__deals_the_entries_out_in_turn
+rank r takes every num_ranks-th entry instead of a block of neighbours.
+A split, but not this one: checkpoints, KV caches and the other layers are cut into blocks, and
+after a gather the outputs would be shuffled like a deck of cards.
+    slice(rank * width, (rank + 1) * width)  ->  slice(rank, size, num_ranks)
+
+Rejected by: test_column_parallel__equals_the_dense_product
+
+column_parallel__drops_the_last_rank
+the last rank's block is dropped.
+An off-by-one in the loop over ranks; the output has too few columns.
+    for mine in outputs  ->  for mine in outputs[:-1] or outputs
+
+column_parallel__joins_the_ranks_in_reverse
+the blocks are concatenated in the wrong order of ranks.
+The values are all there, in the wrong columns. Rank r's block starts at column r * out / p.
+    for mine in outputs  ->  for mine in outputs[::-1]
+
+column_parallel__sums_the_blocks
+the blocks are added where they should stand side by side.
+Each block holds other outputs; adding them mixes unrelated features and loses the width.
+    all_gather  ->  all_reduce
+    outputs], axis=-1)  ->  outputs])
+
+column_parallel__stacks_the_blocks_on_the_tokens
+the blocks are concatenated along the tokens.
+Every rank has all tokens and some outputs: the blocks stand side by side along the outputs.
+    axis=-1  ->  axis=0
+
+Rejected by: test_column_parallel__makes_one_all_gather
+
+column_parallel__concatenates_without_the_collective
+the blocks are joined by hand, without an all-gather.
+On real machines the blocks lie on different GPUs; np.concatenate cannot reach them.
+    all_gather  ->  np.concatenate
+    axis=-1)[0]  ->  axis=-1)
+
+column_parallel__splits_the_inputs
+W is split along the input dimension, as in row_parallel.
+The value is right, but each rank has a partial sum over the whole output, and joining takes the
+other layer's all-reduce: twice the bytes of the all-gather.
+    shards("out_features", W.shape[0]  ->  shards("in_features", W.shape[1]
+    all_gather([x @ W[mine].T  ->  all_reduce([x[..., mine] @ W[:, mine].T
+    outputs], axis=-1)  ->  outputs])
+
+Rejected by: test_row_parallel__equals_the_dense_product
+
+row_parallel__forgets_the_reduce
+rank 0's partial sum is returned without the all-reduce.
+A rank has seen only its slice of x, so its product is one addend of the answer.
+    all_reduce([x  ->  [x
+    inputs])[0]  ->  inputs][0]
+
+row_parallel__concatenates_the_partials
+the partial sums are set side by side instead of added.
+Each partial already has the full output width; gathering makes it num_ranks times too wide.
+    all_reduce  ->  all_gather
+    inputs])  ->  inputs], axis=-1)
+
+row_parallel__every_rank_reads_the_first_slice_of_x
+every rank multiplies the first slice of x, whatever its own slice of W is.
+Slice r of x meets slice r of W: both are cut along the input dimension.
+    x[..., mine]  ->  x[..., inputs[0]]
+
+row_parallel__reshapes_instead_of_transposing
+W is reshaped to [in, out] instead of transposed.
+The shape fits and the numbers do not: reshape keeps the memory order, W.T swaps the axes.
+    W[:, mine].T  ->  W.reshape(W.shape[::-1])[mine]
+
+row_parallel__averages_the_ranks
+the partial sums are averaged instead of added.
+Averaging belongs to the gradients of data parallelism; here every rank holds other addends.
+    inputs])[0]  ->  inputs])[0] / num_ranks
+
+Rejected by: test_row_parallel__makes_one_all_reduce
+
+row_parallel__splits_the_rows_of_W
+W is split along the output dimension, as in column_parallel.
+The name comes from the paper's X A, where A is [in, out]; in the [out, in] layout
+"row-parallel" cuts columns. The value is right, but it takes the other layer's all-gather.
+    W.shape[1]  ->  W.shape[0]
+    all_reduce([x[..., mine] @ W[:, mine].T  ->  all_gather([x @ W[mine].T
+    inputs])  ->  inputs], axis=-1)
+
+row_parallel__sums_without_the_collective
+the partial sums are added by hand, without an all-reduce.
+The simulation lets one function see all ranks; a real rank sees only its own partial sum.
+    all_reduce  ->  sum
+    inputs])[0]  ->  inputs])
+
+row_parallel__all_reduces_a_dense_product
+every rank computes the whole product, and the all-reduce adds p equal parts of it.
+Value and traffic are right; every rank needs all of W, and nothing was divided.
+    x[..., mine] @ W[:, mine].T  ->  x @ W.T / num_ranks
+
+Rejected by: test_mlp_tp__equals_the_dense_mlp
+
+mlp_tp__leaves_out_relu
+relu is left out.
+Without it the two layers are one matrix product.
+    np.maximum(x @ W1[:, mine], 0.0)  ->  x @ W1[:, mine]
+
+mlp_tp__reduces_twice
+the partial sums of the second layer are reduced twice.
+The second all-reduce adds num_ranks copies of a finished sum.
+    all_reduce([  ->  all_reduce(all_reduce([
+    hidden])[0]  ->  hidden]))[0]
+
+mlp_tp__pairs_a_shard_with_its_neighbour_s
+rank r multiplies its hidden units by the rows of W2 that belong to rank r + 1.
+The shapes fit. Hidden unit j must meet row j: the same slice cuts W1's columns and W2's rows.
+    W2[mine] for mine in hidden  ->  W2[its] for mine, its in zip(hidden, hidden[1:] + hidden[:1])
+
+mlp_tp__applies_relu_after_the_reduce
+relu is applied to the result instead of the hidden layer.
+relu is not linear: relu(a) + relu(b) is not relu(a + b), so its place matters.
+    np.maximum(x @ W1[:, mine], 0.0)  ->  x @ W1[:, mine]
+    all_reduce([  ->  np.maximum(all_reduce([
+    hidden])[0]  ->  hidden])[0], 0.0)
+
+mlp_tp__doubles_the_weights_in_place
+the weights are overwritten on the way.
+Halving the result hides it from this call; the next one finds other weights.
+    hidden = shards("hidden", W1.shape[1], num_ranks)
+    ->  hidden, W2[:] = shards("hidden", W1.shape[1], num_ranks), 2 * W2
+    hidden])[0]  ->  hidden])[0] / 2
+
+Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
+
+legal_tp_sizes__ignores_the_kv_heads
+the KV heads are not looked at.
+With 4 KV heads and 7 ranks some rank would need parts of two KV heads.
+    splits and (num_kv_heads % tp_size == 0 or tp_size % num_kv_heads == 0)  ->  splits
+
+legal_tp_sizes__refuses_to_copy_kv_heads
+more ranks than KV heads are refused.
+KV heads may be copied: with 8 KV heads and 16 ranks, two ranks hold each head.
+    (num_kv_heads % tp_size == 0 or tp_size % num_kv_heads == 0)  ->  num_kv_heads % tp_size == 0
+
+legal_tp_sizes__copies_kv_heads_any_number_of_times
+any number of ranks above the number of KV heads is taken for legal.
+Six ranks cannot hold four KV heads equally often: it takes a multiple of four.
+    tp_size % num_kv_heads == 0  ->  tp_size > num_kv_heads
+
+legal_tp_sizes__looks_at_the_smallest_width
+only the smallest width is looked at.
+18 is divided by 9, and 24 is not: every width must be divided.
+    *widths  ->  min(widths)
+
+legal_tp_sizes__looks_at_the_last_width
+only the last width is looked at.
+A loop that overwrites its verdict instead of joining the verdicts.
+    *widths  ->  widths[-1]
+
+legal_tp_sizes__divides_the_sum_of_the_widths
+the sum of the widths is divided.
+12 divides 30 + 42 and neither of them; each weight is split on its own.
+    *widths  ->  sum(widths)
+
+legal_tp_sizes__powers_of_two_only
+only powers of two are tried.
+Habit, not arithmetic: 12 heads split over 3 ranks as well as over 4.
+    if is_legal(tp_size)  ->  if is_legal(tp_size) and tp_size.bit_count() == 1
+
+legal_tp_sizes__leaves_out_the_largest
+max_tp_size itself is not tried.
+range() ends one before its end.
+    max_tp_size + 1  ->  max_tp_size
+
+Rejected by: test_attention_shards__are_a_rank_s_heads
+
+attention_shards__loads_all_kv_heads
+every rank loads all KV heads.
+The heads it does not read cost memory and work on every rank, and its query heads, which count
+their KV heads from the first one held, would read other ranks' heads.
+    Wk[shared], Wv[shared]  ->  Wk, Wv
+
+attention_shards__splits_the_rows_of_Wo
+Wo is split by its outputs, like Wq.
+Wo mixes the heads: its inputs are split, so that a rank's heads meet their own columns.
+    Wo[:, mine]  ->  Wo[len(Wo) * rank // num_ranks :]
+
+attention_shards__deals_the_kv_heads_out_in_turn
+copied KV heads are dealt out in turn: rank r loads KV head r mod num_kv_heads.
+Rank r's query heads are neighbours and read one KV head, r // copies. vLLM computes
+tp_rank // num_kv_head_replicas.
+    kv_heads = slice(kv_heads.start // copies, -(-kv_heads.stop // copies))
+    ->  kv_heads = slice(rank % num_kv_heads, rank % num_kv_heads + 1) if copies > 1 else kv_heads
+
+Rejected by: test_attention_shards__refuse_heads_that_do_not_divide
+
+attention_shards__rounds_the_kv_heads_down
+KV heads that the ranks do not divide are rounded down.
+With 6 KV heads on 4 ranks, heads 4 and 5 belong to nobody, and query heads read wrong ones.
+    num_kv_heads * copies, num_ranks  ->  num_kv_heads * copies // num_ranks * num_ranks, num_ranks
+
+Rejected by: test_attention_rank__equals_the_unsharded_block
+
+attention_rank__forgets_the_reduce
+the rank's partial sum is returned without the all-reduce.
+Wo's product with some of the heads is one addend of each output.
+    group.all_reduce(causal_attention(q, k, v) @ Wo.T)  ->  causal_attention(q, k, v) @ Wo.T
+
+attention_rank__scales_by_the_ranks
+the sum over the ranks is divided by their number.
+The ranks hold other heads, not samples of the same one: their outputs add.
+    @ Wo.T)  ->  @ Wo.T) / group.size
+
+attention_rank__splits_the_heads_across_dimensions
+the projections are reshaped to [tokens, head_dim, heads].
+A head's entries are neighbours in Wq's rows: [tokens, heads, head_dim].
+    reshape(len(x), -1, head_dim)  ->  reshape(len(x), head_dim, -1).swapaxes(1, 2)
+
+Rejected by: test_attention_rank__makes_one_all_reduce
+
+attention_rank__gathers_the_partial_sums
+the ranks' partial sums are gathered and added on every rank.
+The value is right, but p partial sums travel where one sum is enough: p / 2 times the bytes.
+    all_reduce(causal_attention(q, k, v) @ Wo.T)
+    ->  all_gather((causal_attention(q, k, v) @ Wo.T)[None], axis=0).sum(axis=0)
+
+Rejected by: test_embedding_shard__is_a_block_of_rows
+
+embedding_shard__is_another_rank_s
+the blocks are given out in reverse.
+Rank r masks for the tokens of block r: it must hold their rows.
+    [rank]]  ->  [num_ranks - 1 - rank]]
+
+embedding_shard__splits_the_hidden_size
+the embedding is split by its columns.
+A possible split, with an all-gather. This one is by rows, like the weight of the
+logits that it is tied to.
+    E[shards("vocab", len(E), num_ranks)[rank]]  ->  np.array_split(E, num_ranks, axis=1)[rank]
+
+embedding_shard__pads_nothing
+an uneven vocabulary is split as evenly as it goes.
+Then ranks hold different numbers of rows, and a rank cannot tell from its own where it begins.
+    E[shards("vocab", len(E), num_ranks)[rank]]  ->  np.array_split(E, num_ranks)[rank]
+
+embedding_shard__gives_the_last_rank_the_rest
+an uneven vocabulary is rounded down and the last rank takes the rest.
+Then ranks hold different numbers of rows. Real engines pad, or refuse.
+    E[shards("vocab", len(E), num_ranks)[rank]]
+    ->  np.split(E, [len(E) // num_ranks * r for r in range(1, num_ranks)])[rank]
+
+Rejected by: test_embedding_rank__gives_every_token_its_row
+
+embedding_rank__forgets_the_mask
+tokens of other ranks are looked up too, at a wrapped-around row, and added.
+Every rank must give exact zeros for a token it does not own.
+    np.where(owned[:, None], rows, 0.0)  ->  E[token_ids % len(E)]
+
+embedding_rank__clips_the_token_ids
+tokens of other ranks are looked up at the nearest row, and added.
+Clipping avoids the index error and nothing else: their rows must become zeros.
+    np.where(owned[:, None], rows, 0.0)  ->  E[np.clip(local, 0, len(E) - 1)]
+
+embedding_rank__loses_the_last_row_of_each_rank
+the last token of each rank's range is taken for somebody else's.
+The range is half open: first <= token < first + rows.
+    local < len(E)  ->  local < len(E) - 1
+
+embedding_rank__lets_negative_rows_through
+tokens below the rank's range are looked up at negative rows.
+Numpy counts negative indices from the end, so nothing complains.
+    local >= 0  ->  local >= -len(E)
+
+embedding_rank__shifts_the_token_ids_in_place
+the token ids are shifted in place.
+This result is right, but the caller's ids are not what they were: whoever uses them next reads
+other tokens.
+    token_ids - group.rank * len(E)  ->  np.subtract(token_ids, group.rank * len(E), out=token_ids)
+
+Rejected by: test_embedding_rank__makes_one_all_reduce
+
+embedding_rank__gathers_the_table
+the whole table is gathered, and every rank looks up in it.
+The value is right, but the table travels, which is what the split was to avoid.
+    group.all_reduce(np.where(owned[:, None], rows, 0.0))
+    ->  group.all_gather(E, axis=0)[token_ids]
+
+Rejected by: test_mlp_sp_shards__are_tokens_and_hidden_units
+
+mlp_sp_shards__gives_every_rank_all_tokens
+every rank holds all tokens, as in tensor parallelism.
+Sequence parallelism splits them outside the MLP: norms and memory are divided too.
+    x[tokens],  ->  x,
+
+mlp_sp_shards__drops_the_rest_of_the_hidden_units
+hidden units that the ranks do not divide are dropped.
+An even number of tokens hides it until the hidden layer is uneven.
+    W1.shape[1],  ->  W1.shape[1] // num_ranks * num_ranks,
+
+Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
+
+mlp_sp_rank__forgets_the_gather
+a token meets only the hidden units of its own rank.
+That is one addend of each output. The tokens must come together first, and the sums after.
+    group.all_gather(x, axis=0)  ->  x
+    group.reduce_scatter(np.maximum(whole @ W1, 0.0) @ W2, axis=0)
+    ->  np.maximum(whole @ W1, 0.0) @ W2
+
+mlp_sp_rank__scatters_the_features
+the sum is split by outputs instead of tokens.
+Every rank would end with a part of every token, and a norm needs whole ones.
+    W2, axis=0  ->  W2, axis=-1
+
+mlp_sp_rank__ends_with_all_tokens
+an all-reduce stands where a reduce-scatter is enough, and its result is returned whole.
+Every rank receives all tokens; what follows would work on them p times over.
+    reduce_scatter  ->  all_reduce
+    W2, axis=0  ->  W2
+
+Rejected by: test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce
+
+mlp_sp_rank__reduces_and_then_slices
+an all-reduce stands where a reduce-scatter is enough.
+Every rank receives all tokens and keeps one block: half as much again on the wire.
+    reduce_scatter  ->  all_reduce
+    W2, axis=0)  ->  W2)[group.rank * len(x) :][: len(x)]
+
+mlp_sp_rank__gathers_the_weights
+the weights are gathered, and each rank runs its own tokens through all of them.
+The value is right. The weights travel in every step; they are far larger than the activations.
+    group.all_gather(x, axis=0)  ->  x
+    group.reduce_scatter(np.maximum(whole @ W1, 0.0) @ W2, axis=0)
+    ->  np.maximum(whole @ group.all_gather(W1, axis=1), 0.0) @ group.all_gather(W2, axis=0)
 """
-
-_legal_tp_sizes, _attention_shards = legal_tp_sizes, attention_shards
-
-
-def shards__rounds_down(dimension, size, num_ranks):
-    """an uneven split is rounded down and the rest is dropped.
-
-    With 10 outputs on 4 ranks, outputs 8 and 9 belong to nobody. Real engines refuse instead.
-    Rejected by: test_shards__refuse_an_uneven_split
-    """
-    width = size // num_ranks
-    return [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-
-
-def shards__rounds_up(dimension, size, num_ranks):
-    """an uneven split is rounded up, so that the last rank gets less.
-
-    Collectives need equal shapes on all ranks; a short last shard needs padding, which must be
-    asked for, as vLLM does for the vocabulary.
-    Rejected by: test_shards__refuse_an_uneven_split
-    """
-    width = -(-size // num_ranks)
-    return [slice(r * width, min((r + 1) * width, size)) for r in range(num_ranks)]
-
-
-def shards__gives_the_last_rank_the_rest(dimension, size, num_ranks):
-    """an uneven split is rounded down and the last rank takes the rest.
-
-    Collectives need equal shapes on all ranks. Real engines refuse instead.
-    Rejected by: test_shards__refuse_an_uneven_split
-    """
-    width = size // num_ranks
-    edges = [rank * width for rank in range(num_ranks)] + [size]
-    return [slice(*pair) for pair in zip(edges, edges[1:], strict=False)]
-
-
-def shards__returns_floats(dimension, size, num_ranks):
-    """the size is divided with / instead of //.
-
-    48 / 4 is 12.0, which cannot slice an array.
-    Rejected by: test_shards__are_equal_blocks_in_rank_order
-    """
-    if num_ranks < 1 or size % num_ranks:
-        raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
-    width = size / num_ranks
-    return [slice(r * width, (r + 1) * width) for r in range(num_ranks)]
-
-
-def shards__leaves_out_the_last_entry(dimension, size, num_ranks):
-    """each block ends one entry early.
-
-    A slice's end is excluded: rank r ends where rank r + 1 begins.
-    Rejected by: test_shards__are_equal_blocks_in_rank_order
-    """
-    if num_ranks < 1 or size % num_ranks:
-        raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
-    width = size // num_ranks
-    return [slice(r * width, (r + 1) * width - 1) for r in range(num_ranks)]
-
-
-def shards__deals_the_entries_out_in_turn(dimension, size, num_ranks):
-    """rank r takes every num_ranks-th entry instead of a block of neighbours.
-
-    A split, but not this one: checkpoints, KV caches and the other layers are cut into blocks, and
-    after a gather the outputs would be shuffled like a deck of cards.
-    Rejected by: test_shards__are_equal_blocks_in_rank_order
-    """
-    if num_ranks < 1 or size % num_ranks:
-        raise ValueError(f"{dimension}={size} is not divisible by num_ranks={num_ranks}")
-    return [slice(r, size, num_ranks) for r in range(num_ranks)]
-
-
-def column_parallel__drops_the_last_rank(x, W, num_ranks):
-    """the last rank's block is dropped.
-
-    An off-by-one in the loop over ranks; the output has too few columns.
-    Rejected by: test_column_parallel__equals_the_dense_product
-    """
-    outputs = shards("out_features", W.shape[0], num_ranks)
-    return all_gather([x @ W[mine].T for mine in outputs[:-1] or outputs], axis=-1)[0]
-
-
-def column_parallel__joins_the_ranks_in_reverse(x, W, num_ranks):
-    """the blocks are concatenated in the wrong order of ranks.
-
-    The values are all there, in the wrong columns. Rank r's block starts at column r * out / p.
-    Rejected by: test_column_parallel__equals_the_dense_product
-    """
-    outputs = shards("out_features", W.shape[0], num_ranks)
-    return all_gather([x @ W[mine].T for mine in outputs[::-1]], axis=-1)[0]
-
-
-def column_parallel__sums_the_blocks(x, W, num_ranks):
-    """the blocks are added where they should stand side by side.
-
-    Each block holds other outputs; adding them mixes unrelated features and loses the width.
-    Rejected by: test_column_parallel__equals_the_dense_product
-    """
-    outputs = shards("out_features", W.shape[0], num_ranks)
-    return all_reduce([x @ W[mine].T for mine in outputs])[0]
-
-
-def column_parallel__stacks_the_blocks_on_the_tokens(x, W, num_ranks):
-    """the blocks are concatenated along the tokens.
-
-    Every rank has all tokens and some outputs: the blocks stand side by side along the outputs.
-    Rejected by: test_column_parallel__equals_the_dense_product
-    """
-    outputs = shards("out_features", W.shape[0], num_ranks)
-    return all_gather([x @ W[mine].T for mine in outputs], axis=0)[0]
-
-
-def column_parallel__concatenates_without_the_collective(x, W, num_ranks):
-    """the blocks are joined by hand, without an all-gather.
-
-    On real machines the blocks lie on different GPUs; np.concatenate cannot reach them.
-    Rejected by: test_column_parallel__makes_one_all_gather
-    """
-    outputs = shards("out_features", W.shape[0], num_ranks)
-    return np.concatenate([x @ W[mine].T for mine in outputs], axis=-1)
-
-
-def column_parallel__splits_the_inputs(x, W, num_ranks):
-    """W is split along the input dimension, as in row_parallel.
-
-    The value is right, but each rank has a partial sum over the whole output, and joining takes the
-    other layer's all-reduce: twice the bytes of the all-gather.
-    Rejected by: test_column_parallel__makes_one_all_gather
-    """
-    shards("out_features", W.shape[0], num_ranks)
-    inputs = shards("in_features", W.shape[1], num_ranks)
-    return all_reduce([x[..., mine] @ W[:, mine].T for mine in inputs])[0]
 
 
 def column_parallel__gives_rank_r_another_block(x, W, num_ranks):
@@ -148,78 +375,6 @@ def column_parallel__gives_rank_r_another_block(x, W, num_ranks):
     return np.concatenate(np.split(joined, num_ranks, axis=-1)[::-1], axis=-1)
 
 
-def row_parallel__forgets_the_reduce(x, W, num_ranks):
-    """rank 0's partial sum is returned without the all-reduce.
-
-    A rank has seen only its slice of x, so its product is one addend of the answer.
-    Rejected by: test_row_parallel__equals_the_dense_product
-    """
-    mine = shards("in_features", W.shape[1], num_ranks)[0]
-    return x[..., mine] @ W[:, mine].T
-
-
-def row_parallel__averages_the_ranks(x, W, num_ranks):
-    """the partial sums are averaged instead of added.
-
-    Averaging belongs to the gradients of data parallelism; here every rank holds other addends.
-    Rejected by: test_row_parallel__equals_the_dense_product
-    """
-    inputs = shards("in_features", W.shape[1], num_ranks)
-    return all_reduce([x[..., mine] @ W[:, mine].T for mine in inputs])[0] / num_ranks
-
-
-def row_parallel__concatenates_the_partials(x, W, num_ranks):
-    """the partial sums are set side by side instead of added.
-
-    Each partial already has the full output width; gathering makes it num_ranks times too wide.
-    Rejected by: test_row_parallel__equals_the_dense_product
-    """
-    inputs = shards("in_features", W.shape[1], num_ranks)
-    return all_gather([x[..., mine] @ W[:, mine].T for mine in inputs], axis=-1)[0]
-
-
-def row_parallel__every_rank_reads_the_first_slice_of_x(x, W, num_ranks):
-    """every rank multiplies the first slice of x, whatever its own slice of W is.
-
-    Slice r of x meets slice r of W: both are cut along the input dimension.
-    Rejected by: test_row_parallel__equals_the_dense_product
-    """
-    inputs = shards("in_features", W.shape[1], num_ranks)
-    return all_reduce([x[..., inputs[0]] @ W[:, mine].T for mine in inputs])[0]
-
-
-def row_parallel__splits_the_rows_of_W(x, W, num_ranks):
-    """W is split along the output dimension, as in column_parallel.
-
-    The name comes from the paper's X A, where A is [in, out]; in the [out, in] layout
-    "row-parallel" cuts columns. The value is right, but it takes the other layer's all-gather.
-    Rejected by: test_row_parallel__makes_one_all_reduce
-    """
-    outputs = shards("in_features", W.shape[0], num_ranks)
-    return all_gather([x @ W[mine].T for mine in outputs], axis=-1)[0]
-
-
-def row_parallel__reshapes_instead_of_transposing(x, W, num_ranks):
-    """W is reshaped to [in, out] instead of transposed.
-
-    The shape fits and the numbers do not: reshape keeps the memory order, W.T swaps the axes.
-    Rejected by: test_row_parallel__equals_the_dense_product
-    """
-    A = W.reshape(W.shape[::-1])
-    inputs = shards("in_features", W.shape[1], num_ranks)
-    return all_reduce([x[..., mine] @ A[mine] for mine in inputs])[0]
-
-
-def row_parallel__sums_without_the_collective(x, W, num_ranks):
-    """the partial sums are added by hand, without an all-reduce.
-
-    The simulation lets one function see all ranks; a real rank sees only its own partial sum.
-    Rejected by: test_row_parallel__makes_one_all_reduce
-    """
-    inputs = shards("in_features", W.shape[1], num_ranks)
-    return sum(x[..., mine] @ W[:, mine].T for mine in inputs)
-
-
 def row_parallel__all_reduces_a_finished_sum(x, W, num_ranks):
     """the sum is finished by hand and then all-reduced with zeros.
 
@@ -229,16 +384,6 @@ def row_parallel__all_reduces_a_finished_sum(x, W, num_ranks):
     inputs = shards("in_features", W.shape[1], num_ranks)
     y = sum(x[..., mine] @ W[:, mine].T for mine in inputs)
     return all_reduce([y] + [np.zeros_like(y)] * (num_ranks - 1))[0]
-
-
-def row_parallel__all_reduces_a_dense_product(x, W, num_ranks):
-    """every rank computes the whole product, and the all-reduce adds p equal parts of it.
-
-    Value and traffic are right; every rank needs all of W, and nothing was divided.
-    Rejected by: test_row_parallel__makes_one_all_reduce
-    """
-    shards("in_features", W.shape[1], num_ranks)
-    return all_reduce([x @ W.T / num_ranks] * num_ranks)[0]
 
 
 def row_parallel__pads_blocks_of_outputs_with_zeros(x, W, num_ranks):
@@ -293,48 +438,6 @@ def row_parallel__clears_x_on_the_way(x, W, num_ranks):
     return all_reduce(partials)[0]
 
 
-def mlp_tp__doubles_the_weights_in_place(x, W1, W2, num_ranks):
-    """the weights are overwritten on the way.
-
-    Halving the result hides it from this call; the next one finds other weights.
-    Rejected by: test_mlp_tp__equals_the_dense_mlp
-    """
-    hidden = shards("hidden", W1.shape[1], num_ranks)
-    W2 *= 2
-    return all_reduce([np.maximum(x @ W1[:, mine], 0.0) @ W2[mine] for mine in hidden])[0] / 2
-
-
-def mlp_tp__applies_relu_after_the_reduce(x, W1, W2, num_ranks):
-    """relu is applied to the result instead of the hidden layer.
-
-    relu is not linear: relu(a) + relu(b) is not relu(a + b), so its place matters.
-    Rejected by: test_mlp_tp__equals_the_dense_mlp
-    """
-    hidden = shards("hidden", W1.shape[1], num_ranks)
-    return np.maximum(all_reduce([x @ W1[:, mine] @ W2[mine] for mine in hidden])[0], 0.0)
-
-
-def mlp_tp__leaves_out_relu(x, W1, W2, num_ranks):
-    """relu is left out.
-
-    Without it the two layers are one matrix product.
-    Rejected by: test_mlp_tp__equals_the_dense_mlp
-    """
-    hidden = shards("hidden", W1.shape[1], num_ranks)
-    return all_reduce([x @ W1[:, mine] @ W2[mine] for mine in hidden])[0]
-
-
-def mlp_tp__reduces_twice(x, W1, W2, num_ranks):
-    """the partial sums of the second layer are reduced twice.
-
-    The second all-reduce adds num_ranks copies of a finished sum.
-    Rejected by: test_mlp_tp__equals_the_dense_mlp
-    """
-    hidden = shards("hidden", W1.shape[1], num_ranks)
-    partials = [np.maximum(x @ W1[:, mine], 0.0) @ W2[mine] for mine in hidden]
-    return all_reduce(all_reduce(partials))[0]
-
-
 def mlp_tp__computes_in_float32(x, W1, W2, num_ranks):
     """the products are made in float32.
 
@@ -360,17 +463,6 @@ def mlp_tp__splits_the_input_of_the_first_layer(x, W1, W2, num_ranks):
     return all_reduce([hidden[..., mine] @ W2[mine] for mine in units])[0]
 
 
-def mlp_tp__pairs_a_shard_with_its_neighbour_s(x, W1, W2, num_ranks):
-    """rank r multiplies its hidden units by the rows of W2 that belong to rank r + 1.
-
-    The shapes fit. Hidden unit j must meet row j: the same slice cuts W1's columns and W2's rows.
-    Rejected by: test_mlp_tp__equals_the_dense_mlp
-    """
-    hidden = shards("hidden", W1.shape[1], num_ranks)
-    pairs = zip(hidden, hidden[1:] + hidden[:1], strict=True)
-    return all_reduce([np.maximum(x @ W1[:, a], 0.0) @ W2[b] for a, b in pairs])[0]
-
-
 def mlp_tp__gathers_in_the_middle(x, W1, W2, num_ranks):
     """the hidden layer is all-gathered between the two products.
 
@@ -383,167 +475,6 @@ def mlp_tp__gathers_in_the_middle(x, W1, W2, num_ranks):
     return all_reduce(partials)[0]
 
 
-def legal_tp_sizes__ignores_the_kv_heads(num_heads, num_kv_heads, widths, *most):
-    """the KV heads are not looked at.
-
-    With 4 KV heads and 7 ranks some rank would need parts of two KV heads.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    return _legal_tp_sizes(num_heads, num_heads, widths, *most)
-
-
-def legal_tp_sizes__refuses_to_copy_kv_heads(num_heads, num_kv_heads, widths, *most):
-    """more ranks than KV heads are refused.
-
-    KV heads may be copied: with 8 KV heads and 16 ranks, two ranks hold each head.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    legal = _legal_tp_sizes(num_heads, num_kv_heads, widths, *most)
-    return [tp for tp in legal if num_kv_heads % tp == 0]
-
-
-def legal_tp_sizes__copies_kv_heads_any_number_of_times(num_heads, num_kv_heads, widths, *most):
-    """any number of ranks above the number of KV heads is taken for legal.
-
-    Six ranks cannot hold four KV heads equally often: it takes a multiple of four.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    legal = _legal_tp_sizes(num_heads, num_heads, widths, *most)
-    return [tp for tp in legal if num_kv_heads % tp == 0 or tp > num_kv_heads]
-
-
-def legal_tp_sizes__looks_at_the_smallest_width(num_heads, num_kv_heads, widths, *most):
-    """only the smallest width is looked at.
-
-    18 is divided by 9, and 24 is not: every width must be divided.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    return _legal_tp_sizes(num_heads, num_kv_heads, [min(widths)], *most)
-
-
-def legal_tp_sizes__looks_at_the_last_width(num_heads, num_kv_heads, widths, *most):
-    """only the last width is looked at.
-
-    A loop that overwrites its verdict instead of joining the verdicts.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    return _legal_tp_sizes(num_heads, num_kv_heads, widths[-1:], *most)
-
-
-def legal_tp_sizes__divides_the_sum_of_the_widths(num_heads, num_kv_heads, widths, *most):
-    """the sum of the widths is divided.
-
-    12 divides 30 + 42 and neither of them; each weight is split on its own.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    return _legal_tp_sizes(num_heads, num_kv_heads, [sum(widths)], *most)
-
-
-def legal_tp_sizes__powers_of_two_only(num_heads, num_kv_heads, widths, *most):
-    """only powers of two are tried.
-
-    Habit, not arithmetic: 12 heads split over 3 ranks as well as over 4.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    legal = _legal_tp_sizes(num_heads, num_kv_heads, widths, *most)
-    return [tp for tp in legal if tp.bit_count() == 1]
-
-
-def legal_tp_sizes__leaves_out_the_largest(num_heads, num_kv_heads, widths, max_tp_size=64):
-    """max_tp_size itself is not tried.
-
-    range() ends one before its end.
-    Rejected by: test_legal_tp_sizes__are_what_the_shape_allows
-    """
-    sizes = range(1, max_tp_size)
-    legal = [tp for tp in sizes if all(size % tp == 0 for size in (num_heads, *widths))]
-    return [tp for tp in legal if num_kv_heads % tp == 0 or tp % num_kv_heads == 0]
-
-
-def attention_shards__deals_the_kv_heads_out_in_turn(
-    Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank
-):
-    """copied KV heads are dealt out in turn: rank r loads KV head r mod num_kv_heads.
-
-    Rank r's query heads are neighbours and read one KV head, r // copies. vLLM computes
-    tp_rank // num_kv_head_replicas.
-    Rejected by: test_attention_shards__are_a_rank_s_heads
-    """
-    head_dim = Wq.shape[0] // num_heads
-    heads = shards("num_heads", num_heads, num_ranks)[rank]
-    if num_ranks > num_kv_heads and num_ranks % num_kv_heads == 0:
-        kv_heads = slice(rank % num_kv_heads, rank % num_kv_heads + 1)
-    else:
-        kv_heads = shards("num_kv_heads", num_kv_heads, num_ranks)[rank]
-    mine = slice(heads.start * head_dim, heads.stop * head_dim)
-    shared = slice(kv_heads.start * head_dim, kv_heads.stop * head_dim)
-    return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
-
-
-def attention_shards__loads_all_kv_heads(Wq, Wk, Wv, *rest):
-    """every rank loads all KV heads.
-
-    The heads it does not read cost memory and work on every rank, and its query heads, which count
-    their KV heads from the first one held, would read other ranks' heads.
-    Rejected by: test_attention_shards__are_a_rank_s_heads
-    """
-    mine, _, _, columns = _attention_shards(Wq, Wk, Wv, *rest)
-    return mine, Wk, Wv, columns
-
-
-def attention_shards__splits_the_rows_of_Wo(
-    Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank
-):
-    """Wo is split by its outputs, like Wq.
-
-    Wo mixes the heads: its inputs are split, so that a rank's heads meet their own columns.
-    Rejected by: test_attention_shards__are_a_rank_s_heads
-    """
-    parts = _attention_shards(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank)
-    return *parts[:3], Wo[len(Wo) * rank // num_ranks :]
-
-
-def attention_shards__rounds_the_kv_heads_down(
-    Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank
-):
-    """KV heads that the ranks do not divide are rounded down.
-
-    With 6 KV heads on 4 ranks, heads 4 and 5 belong to nobody, and query heads read wrong ones.
-    Rejected by: test_attention_shards__refuse_heads_that_do_not_divide
-    """
-    head_dim = Wq.shape[0] // num_heads
-    heads = shards("num_heads", num_heads, num_ranks)[rank]
-    count, copies = max(1, num_kv_heads // num_ranks), max(1, num_ranks // num_kv_heads)
-    mine = slice(heads.start * head_dim, heads.stop * head_dim)
-    first = rank // copies * count
-    shared = slice(first * head_dim, (first + count) * head_dim)
-    return Wq[mine], Wk[shared], Wv[shared], Wo[:, mine]
-
-
-def _partial(x, Wq, Wk, Wv, Wo, head_dim):
-    """A rank's right addend of the output."""
-    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
-    return causal_attention(q, k, v) @ Wo.T
-
-
-def attention_rank__forgets_the_reduce(x, Wq, Wk, Wv, Wo, head_dim, group):
-    """the rank's partial sum is returned without the all-reduce.
-
-    Wo's product with some of the heads is one addend of each output.
-    Rejected by: test_attention_rank__equals_the_unsharded_block
-    """
-    return _partial(x, Wq, Wk, Wv, Wo, head_dim)
-
-
-def attention_rank__gathers_the_partial_sums(x, Wq, Wk, Wv, Wo, head_dim, group):
-    """the ranks' partial sums are gathered and added on every rank.
-
-    The value is right, but p partial sums travel where one sum is enough: p / 2 times the bytes.
-    Rejected by: test_attention_rank__makes_one_all_reduce
-    """
-    return group.all_gather(_partial(x, Wq, Wk, Wv, Wo, head_dim)[None], axis=0).sum(axis=0)
-
-
 def attention_rank__keeps_the_sum_on_rank_0(x, Wq, Wk, Wv, Wo, head_dim, group):
     """only rank 0 goes on with the sum of all ranks.
 
@@ -551,196 +482,7 @@ def attention_rank__keeps_the_sum_on_rank_0(x, Wq, Wk, Wv, Wo, head_dim, group):
     all-reduce at all, it waits for ever: the deadlock that every engineer meets.)
     Rejected by: test_attention_rank__equals_the_unsharded_block
     """
-    partial = _partial(x, Wq, Wk, Wv, Wo, head_dim)
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    partial = causal_attention(q, k, v) @ Wo.T
     total = group.all_reduce(partial)
     return total if group.rank == 0 else partial
-
-
-def attention_rank__scales_by_the_ranks(x, Wq, Wk, Wv, Wo, head_dim, group):
-    """the sum over the ranks is divided by their number.
-
-    The ranks hold other heads, not samples of the same one: their outputs add.
-    Rejected by: test_attention_rank__equals_the_unsharded_block
-    """
-    return group.all_reduce(_partial(x, Wq, Wk, Wv, Wo, head_dim)) / group.size
-
-
-def attention_rank__splits_the_heads_across_dimensions(x, Wq, Wk, Wv, Wo, head_dim, group):
-    """the projections are reshaped to [tokens, head_dim, heads].
-
-    A head's entries are neighbours in Wq's rows: [tokens, heads, head_dim].
-    Rejected by: test_attention_rank__equals_the_unsharded_block
-    """
-    q, k, v = ((x @ W.T).reshape(len(x), head_dim, -1).swapaxes(1, 2) for W in (Wq, Wk, Wv))
-    return group.all_reduce(causal_attention(q, k, v) @ Wo.T)
-
-
-def embedding_shard__is_another_rank_s(E, num_ranks, rank):
-    """the blocks are given out in reverse.
-
-    Rank r masks for the tokens of block r: it must hold their rows.
-    Rejected by: test_embedding_shard__is_a_block_of_rows
-    """
-    return E[shards("vocab", len(E), num_ranks)[num_ranks - 1 - rank]]
-
-
-def embedding_shard__splits_the_hidden_size(E, num_ranks, rank):
-    """the embedding is split by its columns.
-
-    A possible split, with an all-gather. This one is by rows, like the weight of the
-    logits that it is tied to.
-    Rejected by: test_embedding_shard__is_a_block_of_rows
-    """
-    return np.array_split(E, num_ranks, axis=1)[rank]
-
-
-def embedding_shard__pads_nothing(E, num_ranks, rank):
-    """an uneven vocabulary is split as evenly as it goes.
-
-    Then ranks hold different numbers of rows, and a rank cannot tell from its own where it begins.
-    Rejected by: test_embedding_shard__is_a_block_of_rows
-    """
-    return np.array_split(E, num_ranks)[rank]
-
-
-def embedding_shard__gives_the_last_rank_the_rest(E, num_ranks, rank):
-    """an uneven vocabulary is rounded down and the last rank takes the rest.
-
-    Then ranks hold different numbers of rows. Real engines pad, or refuse.
-    Rejected by: test_embedding_shard__is_a_block_of_rows
-    """
-    width = len(E) // num_ranks
-    return E[rank * width :] if rank == num_ranks - 1 else E[rank * width :][:width]
-
-
-def embedding_rank__forgets_the_mask(token_ids, E, group):
-    """tokens of other ranks are looked up too, at a wrapped-around row, and added.
-
-    Every rank must give exact zeros for a token it does not own.
-    Rejected by: test_embedding_rank__gives_every_token_its_row
-    """
-    return group.all_reduce(E[token_ids % len(E)])
-
-
-def embedding_rank__clips_the_token_ids(token_ids, E, group):
-    """tokens of other ranks are looked up at the nearest row, and added.
-
-    Clipping avoids the index error and nothing else: their rows must become zeros.
-    Rejected by: test_embedding_rank__gives_every_token_its_row
-    """
-    return group.all_reduce(E[np.clip(token_ids - group.rank * len(E), 0, len(E) - 1)])
-
-
-def embedding_rank__loses_the_last_row_of_each_rank(token_ids, E, group):
-    """the last token of each rank's range is taken for somebody else's.
-
-    The range is half open: first <= token < first + rows.
-    Rejected by: test_embedding_rank__gives_every_token_its_row
-    """
-    local = token_ids - group.rank * len(E)
-    owned = (local >= 0) & (local < len(E) - 1)
-    return group.all_reduce(np.where(owned[:, None], E[np.where(owned, local, 0)], 0.0))
-
-
-def embedding_rank__lets_negative_rows_through(token_ids, E, group):
-    """tokens below the rank's range are looked up at negative rows.
-
-    Numpy counts negative indices from the end, so nothing complains.
-    Rejected by: test_embedding_rank__gives_every_token_its_row
-    """
-    local = token_ids - group.rank * len(E)
-    owned = (local >= -len(E)) & (local < len(E))
-    return group.all_reduce(np.where(owned[:, None], E[np.where(owned, local, 0)], 0.0))
-
-
-def embedding_rank__shifts_the_token_ids_in_place(token_ids, E, group):
-    """the token ids are shifted in place.
-
-    This result is right, but the caller's ids are not what they were: whoever uses them next reads
-    other tokens.
-    Rejected by: test_embedding_rank__gives_every_token_its_row
-    """
-    token_ids -= group.rank * len(E)
-    owned = (token_ids >= 0) & (token_ids < len(E))
-    return group.all_reduce(np.where(owned[:, None], E[np.where(owned, token_ids, 0)], 0.0))
-
-
-def embedding_rank__gathers_the_table(token_ids, E, group):
-    """the whole table is gathered, and every rank looks up in it.
-
-    The value is right, but the table travels, which is what the split was to avoid.
-    Rejected by: test_embedding_rank__makes_one_all_reduce
-    """
-    return group.all_gather(E, axis=0)[token_ids]
-
-
-def mlp_sp_shards__gives_every_rank_all_tokens(x, W1, W2, num_ranks, rank):
-    """every rank holds all tokens, as in tensor parallelism.
-
-    Sequence parallelism splits them outside the MLP: norms and memory are divided too.
-    Rejected by: test_mlp_sp_shards__are_tokens_and_hidden_units
-    """
-    shards("tokens", len(x), num_ranks)
-    hidden = shards("hidden", W1.shape[1], num_ranks)[rank]
-    return x, W1[:, hidden], W2[hidden]
-
-
-def mlp_sp_shards__drops_the_rest_of_the_hidden_units(x, W1, W2, num_ranks, rank):
-    """hidden units that the ranks do not divide are dropped.
-
-    An even number of tokens hides it until the hidden layer is uneven.
-    Rejected by: test_mlp_sp_shards__are_tokens_and_hidden_units
-    """
-    tokens, width = shards("tokens", len(x), num_ranks)[rank], W1.shape[1] // num_ranks
-    hidden = slice(rank * width, (rank + 1) * width)
-    return x[tokens], W1[:, hidden], W2[hidden]
-
-
-def mlp_sp_rank__forgets_the_gather(x, W1, W2, group):
-    """a token meets only the hidden units of its own rank.
-
-    That is one addend of each output. The tokens must come together first, and the sums after.
-    Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
-    """
-    return np.maximum(x @ W1, 0.0) @ W2
-
-
-def mlp_sp_rank__scatters_the_features(x, W1, W2, group):
-    """the sum is split by outputs instead of tokens.
-
-    Every rank would end with a part of every token, and a norm needs whole ones.
-    Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
-    """
-    whole = group.all_gather(x, axis=0)
-    return group.reduce_scatter(np.maximum(whole @ W1, 0.0) @ W2, axis=-1)
-
-
-def mlp_sp_rank__ends_with_all_tokens(x, W1, W2, group):
-    """an all-reduce stands where a reduce-scatter is enough, and its result is returned whole.
-
-    Every rank receives all tokens; what follows would work on them p times over.
-    Rejected by: test_mlp_sp_rank__gives_its_block_of_tokens
-    """
-    whole = group.all_gather(x, axis=0)
-    return group.all_reduce(np.maximum(whole @ W1, 0.0) @ W2)
-
-
-def mlp_sp_rank__reduces_and_then_slices(x, W1, W2, group):
-    """an all-reduce stands where a reduce-scatter is enough.
-
-    Every rank receives all tokens and keeps one block: half as much again on the wire.
-    Rejected by: test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce
-    """
-    whole = group.all_gather(x, axis=0)
-    reduced = group.all_reduce(np.maximum(whole @ W1, 0.0) @ W2)
-    return reduced[group.rank * len(x) : (group.rank + 1) * len(x)]
-
-
-def mlp_sp_rank__gathers_the_weights(x, W1, W2, group):
-    """the weights are gathered, and each rank runs its own tokens through all of them.
-
-    The value is right. The weights travel in every step; they are far larger than the activations.
-    Rejected by: test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce
-    """
-    W1, W2 = group.all_gather(W1, axis=1), group.all_gather(W2, axis=0)
-    return np.maximum(x @ W1, 0.0) @ W2
