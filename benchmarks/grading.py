@@ -1,11 +1,12 @@
-"""The grader beside plain pytest and gradescope-utils: how fast.
+"""The grader beside plain pytest and gradescope-utils: how fast, and how it grows.
 
-    python benchmarks/grading.py [--write]
+    python benchmarks/grading.py [--growth 100 500 2000] [--write]
 
 Submissions of lab 01 per second, of two classes: a mixed one (solutions, starters and mistakes in
 turn) and a perfect one (solutions). In each round ours grades all of them, with hidden numbers,
 starting its servers anew, and the other two grade a fifth of them: one process per submission, as
-many at a time, without any isolation.
+many at a time, without any isolation. With --growth instead: time and memory of the grader's
+processes for so many submissions.
 
 --write records the figures in benchmarks/results/grading.json.
 """
@@ -201,27 +202,74 @@ def speed(sources, rounds):
     return result
 
 
+class Memory(threading.Thread):
+    """The largest sum of proportional memory of this process and all below it."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.peak_mib, self.done = 0.0, threading.Event()
+
+    def run(self):
+        while not self.done.wait(0.5):
+            total, pending = 0, [os.getpid()]
+            while pending:
+                pid = pending.pop()
+                try:
+                    for task in Path(f"/proc/{pid}/task").iterdir():
+                        pending += map(int, (task / "children").read_text().split())
+                    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                    total += next(
+                        int(x.split()[1]) for x in text.splitlines() if x.startswith("Pss:")
+                    )
+                except (OSError, StopIteration):
+                    continue
+            self.peak_mib = max(self.peak_mib, total / 1024)
+
+
+def growth(sizes):
+    rows = []
+    for count in sizes:
+        memory = Memory()
+        memory.start()
+        started = time.perf_counter()
+        ours(mixed_sources(count))
+        seconds = time.perf_counter() - started
+        memory.done.set()
+        memory.join()
+        rows.append(
+            {
+                "submissions": count,
+                "seconds": round(seconds, 1),
+                "ms_per_submission": round(1000 * seconds / count, 1),
+                "peak_mib": round(memory.peak_mib),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--growth", type=int, nargs="+", metavar="SUBMISSIONS")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    if importlib.util.find_spec("gradescope_utils") is None:
+    if not options.growth and importlib.util.find_spec("gradescope_utils") is None:
         parser.error("gradescope-utils is not installed; `make grading-bench` does it")
-    found = {
-        name: speed(sources(options.count), options.rounds) for name, sources in CLASSES.items()
-    }
-    print(json.dumps(found, indent=1))
+    if options.growth:
+        found = {"growth": growth(options.growth)}
+    else:
+        classes = {name: sources(options.count) for name, sources in CLASSES.items()}
+        found = {"speed": {name: speed(own, options.rounds) for name, own in classes.items()}}
+        print(json.dumps(found, indent=1))
     if options.write:
-        record = {
+        record = json.loads(RESULTS.read_text()) | {
             "date": datetime.now(UTC).date().isoformat(),
             "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python "
             + platform.python_version(),
-            "speed": found,
         }
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+        RESULTS.write_text(json.dumps(record | found, indent=1, sort_keys=True) + "\n")
         print(f"wrote {RESULTS.relative_to(ROOT)}")
 
 
