@@ -18,12 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from labkit.provenance import git_commit, hardware  # noqa: E402
+from labkit.provenance import provenance  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "feedback.json"
 EMPTY_TEST = "import numpy\n\n\ndef test_empty():\n    assert numpy.zeros(1).size == 1\n"
@@ -73,15 +72,9 @@ def main():
         low, high = min(times[name]), max(times[name])
         print(f"{name:16} median {median:.3f} s  ({low:.3f} to {high:.3f}){ratio}")
     if options.write:
-        record = {
-            "command": f"python benchmarks/feedback.py --rounds {options.rounds} --write",
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "git_commit": git_commit(),
-            "hardware": hardware(),
-            "median_s": medians,
-            "ratio_to_floor": ratios,
-            "times_s": times,
-        }
+        command = f"python benchmarks/feedback.py --rounds {options.rounds} --write"
+        found = {"median_s": medians, "ratio_to_floor": ratios, "times_s": times}
+        record = provenance(command, ROOT, [], ("numpy", "pytest"), **found)
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 

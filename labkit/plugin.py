@@ -34,15 +34,11 @@ PRINTED_LINES = 8
 
 
 class Hooks:
-    """Hooks that other plugins (the grader, the mistakes bank) may implement."""
+    """What other plugins (the grader, the mistakes bank) may implement."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_lab_implementation(self, lab, config):
         """The object behind the `lab` fixture; `lab` is a labkit.loading.Lab."""
-
-    @pytest.hookspec
-    def pytest_lab_calls(self, calls):
-        """The calls a finished test made: (function, args, kwargs, outcome) each."""
 
 
 def pytest_addhooks(pluginmanager):
@@ -262,7 +258,6 @@ def pytest_runtest_makereport(item, call):
         _hint(report.claim, lab, recorder, state)
     if "did not finish within" in outcome["message"] and outcome["crashed"]:
         state.out_of_time.add((lab, report.claim["name"]))
-    item.config.hook.pytest_lab_calls(calls=list(recorder.calls))
     return report
 
 

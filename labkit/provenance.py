@@ -46,7 +46,7 @@ def hardware() -> dict:
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
         "cpus": _cpus(),
-        "load_average": [round(load, 2) for load in _load()],
+        "load_average": [round(load, 2) for load in os.getloadavg()],
         "gpus": _gpus(),
     }
 
@@ -84,10 +84,6 @@ def _version(name):
 def _cpus():
     available = getattr(os, "sched_getaffinity", None)
     return len(available(0)) if available else os.cpu_count()
-
-
-def _load():
-    return os.getloadavg() if hasattr(os, "getloadavg") else ()
 
 
 def _gpus():

@@ -189,6 +189,12 @@ class Plot(Drawing):
         for x, y in zip(xs, ys, strict=True):
             self.dot(self.x(x), self.y(y), SERIES[series], series)
 
+    def vertical(self, x: float, stroke: str = "muted", extra: str = "dash thin") -> float:
+        """A line across the axes at a value of x; returns where that is in the drawing."""
+        at = self.x(x)
+        self.line([(at, self.bottom), (at, self.top)], stroke, extra)
+        return at
+
     def label(self, x: float, y: float, text: str, series: int, anchor: str = "start") -> None:
         """A series' name beside its line, in data coordinates."""
         self.text(self.x(x), self.y(y), text, SERIES[series], anchor, 13, "bold")

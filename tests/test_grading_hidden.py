@@ -73,13 +73,11 @@ CALLS = """
 import sys
 import pytest
 from grading.hidden import Numbers
+from labkit.session import RECORDER
 
 class Twice:
     '''Runs every check with one secret and with another: the calls it makes of the solution.'''
-    calls, same, published = [], {}, []
-
-    def pytest_lab_calls(self, calls):
-        self.calls += calls
+    same, published = {}, []
 
     def pytest_runtestloop(self, session):
         for item in session.items:
@@ -92,9 +90,10 @@ class Twice:
         return True
 
     def run(self, item, secret):
-        numbers.secret, self.calls = secret, []
+        numbers.secret = secret
         item._initrequest()
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        self.calls = list(item.stash[RECORDER].calls) if RECORDER in item.stash else []
         return key([call[:3] for call in self.calls])
 
 numbers, twice = Numbers(), Twice()

@@ -99,7 +99,7 @@ def against_replicas(requests=64, context=1000):
     for link, name in (("NVLink 4", "NVLink"), ("10 GbE", "10 GbE")):
         best, worst = lab03.all_reduce_range_s(link, 2, payload)
         for end in (best, worst):
-            plot.line([(plot.x(end), plot.bottom), (plot.x(end), plot.top)], "muted", "dash thin")
+            plot.vertical(end)
         plot.text(plot.x((best * worst) ** 0.5), plot.top - 6, name, "muted", size=12)
         said.append(f"over {name} one takes {best * 1e6:.0f} to {worst * 1e6:.0f} microseconds")
     flip = next(x for x, tp, own in zip(xs, pair, replicas, strict=True) if tp < own)
@@ -125,8 +125,7 @@ def plans_drawn(candidates, tpot_s, ttft_s):
         [(n, f"{n:,}") for n in range(0, 3001, 1000)],
         log_x=True, width=460, height=380,
     )  # fmt: skip
-    x = plot.x(tpot_s)
-    plot.line([(x, plot.bottom), (x, plot.top)], "c1", "dash")
+    x = plot.vertical(tpot_s, "c1", "dash")
     plot.text(x + 5, plot.top + 10, f"limit, {tpot_s * 1e3:.0f} ms", "c1", "start", 12)
     said, free, taken = [], plot.top, {}
     slow = [

@@ -67,8 +67,7 @@ def regimes():
     plot.points([cross], [2 * latency], 0)
     for name, tokens in (("decode: 8 KiB", 1), ("prefill: 32 MiB", 4096)):
         payload = lab03.step_messages(32, tokens, 4096, 2)[1]
-        x = plot.x(payload)
-        plot.line([(x, plot.bottom), (x, plot.top)], "muted", "dash thin")
+        x = plot.vertical(payload)
         plot.text(x + 6, plot.top + 12, name, "muted", "start", 12)
     plot.label(2**10.3, latency * 1.45, "the sum", 0)
     plot.label(2**14.2, latency * 0.55, "latency: c + 2(p−1) a", 1)
@@ -223,8 +222,7 @@ def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
     plot.curve(xs, [bill(x) for x in xs], 2, "dash")
     meet = gpu["flops_per_s"] / gpu["memory_bytes_per_s"]
     meet *= lab03.ACHIEVED_ARITHMETIC / lab03.ACHIEVED_BANDWIDTH
-    x = plot.x(meet)
-    plot.line([(x, plot.bottom), (x, plot.top)], "muted", "dash thin")
+    x = plot.vertical(meet)
     plot.text(x + 6, plot.top + 12, f"{meet:.0f} tokens", "muted", "start", 12)
     plot.text(x - 6, plot.top + 12, "reading", "muted", "end", 12)
     plot.text(x + 6, plot.top + 28, "multiplying", "muted", "start", 12)

@@ -87,16 +87,14 @@ def kv_heads(num_kv_heads=8):
     )
 
 
-def placed(name, tp, pp=1, gpu="h100", nodes=1, **load):
-    """(the plan, the box, the load) of one engine at this TP and PP, by the capstone's planner."""
+def placed(name, tp, pp=1):
+    """(the plan, the box, the load) of one engine on an H100 box, by the capstone's planner."""
     solution("capstone")  # puts the capstone's folder on the path
     from planner import hardware, memory, models, plans
     from planner.timing import Load
 
-    box = hardware.box(gpu, nodes)
-    model = models.read(name)
-    defaults = {"max_model_len": model.max_positions}
-    load = Load(**(defaults | load))
+    box, model = hardware.box("h100", 1), models.read(name)
+    load = Load(max_model_len=model.max_positions)
     return plans.evaluate(model, box, memory.Plan(1, tp, pp), load), box, load
 
 

@@ -26,15 +26,10 @@ def panels(
     shown = "".join(
         d.inline(alt, f' data-step="{k}"' if frames else "") for k, (d, alt) in enumerate(drawings)
     )
-    opening, closing = '<div class="panels">', "</div>"
-    if says:
-        told = escape(json.dumps(says), quote=True)
-        opening, closing = (
-            f'<lab-steps class="panels" start="{start}" says="{told}">',
-            "</lab-steps>",
-        )
+    told = f' start="{start}" says="{escape(json.dumps(says), quote=True)}"' if says else ""
+    name = "lab-steps" if says else "div"
     return (
-        f'<figure class="lab-figure">{opening}{shown}{closing}'
+        f'<figure class="lab-figure"><{name} class="panels"{told}>{shown}</{name}>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 

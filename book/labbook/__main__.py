@@ -5,7 +5,6 @@ import os
 import re
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ def main() -> int:
     build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
     errors: list[BookError] = []
     terms = glossary(root / "src" / "glossary.md")
-    pages = list(chapters(book.get("items") or book.get("sections") or []))
-    warm_screens(" ".join(page["content"] for page in pages), build)
+    pages = list(chapters(book["items"]))
     for page in pages:
         try:
             text = render(page["content"], str(page["source_path"]), build)
@@ -89,16 +87,6 @@ def scripts(text: str, folder: Path) -> str:
     """Script elements for the widgets that a page uses: src/widgets/NAME.js defines <NAME>."""
     used = [file.name for file in sorted(folder.glob("*.js")) if f"<{file.stem}" in text]
     return "".join(f'\n\n<script defer src="widgets/{name}"></script>\n' for name in used)
-
-
-def warm_screens(text: str, build: Build) -> None:
-    """Run the screens that chapters will ask for side by side; a failure is reported there."""
-    wanted = sorted(set(re.findall(r'screen\("(lab-\d\d)", "(\w+)"\)', text)))
-    if wanted:
-        show = build.namespace("")["screen"]
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            for done in [pool.submit(show, *args) for args in wanted]:
-                done.exception()
 
 
 def chapters(items: list[Any]) -> Any:

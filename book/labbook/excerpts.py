@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from .markdown import BookError
+from .markdown import BookError, Prose, segments
 
 
 def find_file(repo: Path, name: str) -> Path:
@@ -20,18 +20,20 @@ def find_file(repo: Path, name: str) -> Path:
 
 def section(text: str, heading: str, name: str) -> str:
     """The body under the one Markdown heading with this text, up to the next of its level."""
-    wanted, fenced = [], False
     lines = text.split("\n")
-    marks: list[tuple[int, int, str]] = []
-    for i, line in enumerate(lines):
-        fenced ^= line.lstrip().startswith("```")
-        match = None if fenced else re.match(r"(#+)\s+(.*?)\s*$", line)
-        if match:
-            marks.append((i, len(match[1]), match[2]))
-    for k, (i, level, title) in enumerate(marks):
+    marks = [
+        (piece.line_at(match.start()), len(match[1]), match[2])
+        for piece in segments(text, name)
+        if isinstance(piece, Prose)
+        for match in re.finditer(r"(?m)^(#+)[ \t]+(.*?)[ \t]*$", piece.text)
+    ]
+    wanted = []
+    for k, (line, level, title) in enumerate(marks):
         if title == heading:
-            end = next((j for j, deep, _ in marks[k + 1 :] if deep <= level), len(lines))
-            wanted.append("\n".join(lines[i + 1 : end]).strip("\n"))
+            end = next(
+                (below - 1 for below, deep, _ in marks[k + 1 :] if deep <= level), len(lines)
+            )
+            wanted.append("\n".join(lines[line:end]).strip("\n"))
     if len(wanted) != 1:
         known = ", ".join(title for _, _, title in marks)
         raise BookError(f"{name} has {len(wanted)} headings {heading!r}; it has: {known}")

@@ -22,12 +22,7 @@ from .labs import lab
 from .markdown import BookError
 
 # A laptop with numpy only: what needs Torch or vLLM is "not run here", wherever this runs.
-PYTEST_ALONE = """
-import importlib.util, sys, pytest
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *a: None if name in ("torch", "vllm") else find(name, *a)
-sys.exit(pytest.main(sys.argv[1:]))
-"""
+WITHOUT_ENGINES = {"LAB_TORCH": "none", "LAB_VLLM_PYTHON": "none"}
 
 
 def screen(prefix: str, which: str, *, cache: Cache, select: str = "", mistake: str = "") -> str:
@@ -51,9 +46,9 @@ def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> 
         options = ["-p", "no:cacheprovider", "-p", "no:xdist"]
         options += ["-k", select] if select else []
         done = subprocess.run(
-            [sys.executable, "-c", PYTEST_ALONE, this.prefix, *options],
+            [sys.executable, "-m", "pytest", this.prefix, *options],
             cwd=folder,
-            env=clean_environment(LAB_IMPL=which),
+            env=clean_environment(LAB_IMPL=which, **WITHOUT_ENGINES),
             capture_output=True,
             text=True,
             timeout=300,
