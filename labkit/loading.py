@@ -120,7 +120,7 @@ def load_module(path: Path) -> types.ModuleType:
 
     It is compiled from its text each time, so no stale bytecode can be graded, and registered under
     a name no other lab can import. It may import collectives.py of the labs folder, which comes
-    last on the path, and the given packages of its own folder, but no solution.
+    last on the path, and the given packages and modules of its own folder, but no solution.
     """
     path = Path(path)
     if str(path.parent.parent) not in sys.path:
@@ -149,15 +149,15 @@ def load_module(path: Path) -> types.ModuleType:
 
 
 class _Given:
-    """Finds the packages that stand in a lab's folder, and nothing else there."""
+    """Finds the packages and the modules given_... of a lab's folder, and nothing else there."""
 
     def __init__(self, folder):
         self.lab = folder
 
     def find_spec(self, name, path=None, target=None):
-        init = self.lab / name / "__init__.py"
-        if path is None and init.is_file():
-            return importlib.util.spec_from_file_location(name, init)
+        file = f"{name}.py" if name.startswith("given_") else f"{name}/__init__.py"
+        if path is None and (self.lab / file).is_file():
+            return importlib.util.spec_from_file_location(name, self.lab / file)
         return None
 
 

@@ -1,5 +1,7 @@
 """Plausible mistakes of lab 03. See labkit/mistakes/__init__.py for how they are written down."""
 
+import numpy as np
+
 EDITS = """
 Rejected by: test_step_messages__two_per_layer
 
