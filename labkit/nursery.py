@@ -8,7 +8,7 @@ nursery itself does nothing but import and fork: what a rank starts, no other ra
 """
 
 import contextlib
-import importlib.util
+import importlib
 import json
 import os
 import select
@@ -150,10 +150,7 @@ def become(program, request, outputs, parent):
 def main():
     path, descriptor = sys.argv[1:]
     sys.path.insert(0, str(Path(path).parent))
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    program = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    serve(program, socket.socket(fileno=int(descriptor)))
+    serve(importlib.import_module(Path(path).stem), socket.socket(fileno=int(descriptor)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import inspect
 import reprlib
 from collections import deque
 from fractions import Fraction
@@ -85,18 +84,6 @@ class Recorder:
                     f"{self.described((name, *given))} changed its argument {argument}: the "
                     "caller still needs it. Work on a copy, or make a new one."
                 )
-
-
-def parameter_names(module):
-    """For Recorder: the parameters of a module's functions; none for what it does not have."""
-
-    def names(function):
-        try:
-            return list(inspect.signature(getattr(module, function)).parameters)
-        except (AttributeError, TypeError, ValueError):
-            return []
-
-    return names
 
 
 def describe_call(name: str, /, **arguments) -> str:

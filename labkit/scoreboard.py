@@ -249,10 +249,10 @@ class Screen:
         if not task:
             return
         where = f"{self.entry['file']}:{line_of(self.lab, self.which, function)}"
-        lines = f"about {task.lines} line{'s' if task.lines != 1 else ''}"
         self._sentence(
-            f"next: task {task.number}, {function}, {where} ({lines}). README.md and the book "
-            f"(make serve) explain it; pytest {self.lab.prefix} --hint {function} helps a little",
+            f"next: task {task.number}, {function}, {where} (about {task.size}). README.md and the "
+            f"book (make serve) explain it; pytest {self.lab.prefix} --hint {function} helps a "
+            "little",
             indent=2,
         )
 

@@ -62,11 +62,10 @@ def _todo(lab, indent, defs, task, where):
     owners = [name for spaces, name in defs if len(spaces) < len(indent)]
     if not owners or task is None:
         raise ValueError(f"{where}: a solution in a function needs its task: (task N)")
-    written = tasks_of(lab)[owners[0]].lines
-    count = f"about {written} line{'s' if written != 1 else ''}"
+    size = tasks_of(lab)[owners[0]].size
     return [
         f"{indent}raise NotImplementedError(",
-        f'{indent}    "{lab.prefix} · {owners[0]} is yours to write ({count}). "',
+        f'{indent}    "{lab.prefix} · {owners[0]} is yours to write (about {size}). "',
         f'{indent}    "Chapter: README.md, task {task}"',
         f"{indent})",
     ]
@@ -115,9 +114,9 @@ def task_table(lab: Lab) -> str:
     points, rows = points_of_tasks(lab), []
     for task in tasks_of(lab).values():
         stretch = " (stretch)" if task.stretch else ""
-        lines = f"{task.lines} line{'s' if task.lines != 1 else ''}"
         rows.append(
-            f"| {task.number}{stretch} | `{task.function}` | {lines} | {points[task.function]} |"
+            f"| {task.number}{stretch} | `{task.function}` | {task.size} "
+            f"| {points[task.function]} |"
         )
     head = ["| task | you write | about | points |", "|--:|---|--:|--:|"]
     return "\n".join([*head, *rows])

@@ -21,6 +21,11 @@ class Task:
     stretch: bool
     lines: int  # of the solution and its helpers, without comments and blank lines
 
+    @property
+    def size(self) -> str:
+        """`1 line`, `7 lines`."""
+        return f"{self.lines} line{'s' if self.lines != 1 else ''}"
+
 
 @functools.cache
 def tasks_of(lab: Lab) -> dict[str, Task]:

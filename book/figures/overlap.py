@@ -5,6 +5,8 @@ from functools import cache
 
 from labbook.labs import capture, lab, solution
 
+from labkit.loading import load_module
+from labkit.mistakes import read_bank
 from labkit.svg import Drawing
 
 from .panels import WIDTH, panels, part
@@ -19,9 +21,6 @@ ORDERS = (
 @cache
 def replays(num_ranks, comm):
     """[(title, simulate()'s result)] for the orders above; a GEMM of one chunk takes 1."""
-    from labkit.loading import load_module
-    from labkit.mistakes import read_bank
-
     machine = load_module(lab("lab-02").path / "tensor_parallel_toy" / "stream_machine.py")
     bank = {mistake.name: mistake.function for mistake in read_bank(lab("lab-02")).mistakes}
     found = []
@@ -91,8 +90,6 @@ def _told(runs, chunks, now):
 
 def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
     """One MLP's forward and backward as lab 02's Torch package recorded it: a lane per activity."""
-    from labkit.loading import load_module
-
     folder = lab("lab-02").path
     trace, figures = [
         load_module(folder / "tensor_parallel_toy" / "measure" / f"{module}.py")

@@ -70,10 +70,9 @@ def tasks_table(prefix: str, first: int = 1, last: int = 99) -> str:
     rows = ["| task | function, and the size of its gap | points |", "|--:|---|--:|"]
     points = points_of_tasks(lab(prefix))
     for gap in gaps(prefix, first, last):
-        unit = "line" if gap.lines == 1 else "lines"
         stretch = ", stretch" if gap.stretch else ""
         told = _cell(does(prefix, gap.function))
-        what = f"`{gap.function}`, {gap.lines} {unit}{stretch}.<br>{told}"
+        what = f"`{gap.function}`, {gap.size}{stretch}.<br>{told}"
         rows.append(f"| {gap.number} | {what} | {points[gap.function]} |")
     return "\n".join(rows)
 
