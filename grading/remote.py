@@ -14,7 +14,6 @@ import builtins
 import contextlib
 import json
 import os
-import select
 import socket
 import time
 
@@ -64,11 +63,10 @@ class RemoteLab:
         self._functions = {}  # names that stood for functions when they were first asked for
         self._code = b""  # the file, compiled
         self._loading = None  # why the file could not be loaded
-        self._number = 0
         self._left_s = limits.submission_s
         self.incident = None  # of the current check
         self.infrastructure = ""
-        self.layers = None
+        self.layers = []
         self.output = b""
         self.begin_check()
 
@@ -103,14 +101,14 @@ class RemoteLab:
         with self._process() as process:
             answer = self._ask(process, ("get", name), name)
         match answer:
-            case ("got", value):
+            case ("value", value, None):
                 return value
-            case ("is function",):
+            case ("function",):
                 self._functions[name] = self._function(name)
                 return self._functions[name]
             case ("missing",):
                 raise AssertionError(f"starter.py has no `{name}`; the tests call it by that name")
-        self._raised(answer, 0, name)
+        self._raised(answer, name)
 
     def load(self):
         """A process with the learner's file in it; LoadError if the file does not load."""
@@ -118,24 +116,14 @@ class RemoteLab:
             pass
 
     def _function(self, name):
-        def function(*args, **kwargs):
-            steps = self._steps(name, args, kwargs)
-            try:
-                request = next(steps)
-                while True:  # it has a group, which makes its collectives by itself
-                    group, (operation, array, axis) = self._without_group(args, kwargs)[3], request
-                    options = {} if axis is None else {"axis": axis}
-                    try:
-                        answer = getattr(group, operation)(array, **options)
-                    except Exception as error:
-                        request = steps.throw(error)
-                    else:
-                        request = steps.send(answer)
-            except StopIteration as end:
-                return end.value
-
         def steps(*args, **kwargs):
             return self._steps(name, args, kwargs)
+
+        def function(*args, **kwargs):
+            try:
+                next(steps(*args, **kwargs))  # no step is left to others: its group makes them
+            except StopIteration as end:
+                return end.value
 
         function.__name__, function.steps = name, steps
         return function
@@ -146,11 +134,8 @@ class RemoteLab:
         about = None if group is None else (place, group.rank, group.size)
         # one rank alone holds everything: it needs no process of its own
         with self._process(group.rank if group and group.size > 1 else None) as process:
-            self._number += 1
-            number = self._number
             recorded = bool(self._collectives and self._collectives._ledgers.get())
-            call = "call", number, name, args, kwargs, about, recorded
-            answer = self._ask(process, call, name)
+            answer = self._ask(process, ("call", name, args, kwargs, about, recorded), name)
             while group:
                 match answer:
                     case ("group", str(operation), array, (int() | None) as axis):
@@ -159,17 +144,20 @@ class RemoteLab:
                     case _:
                         break
         match answer:
-            case ("returned", n, result, changed) if n == number:
+            case ("value", result, changed):
                 if changed is not None:
                     _carry_over((args, kwargs), changed)
                 return result
-        self._raised(answer, number, name)
+        self._raised(answer, name)
 
     def _met(self, group, operation, array, axis):
+        """The reply to a collective of a rank's group: made by the group, or where ranks meet."""
         try:
             if operation not in OF_A_GROUP:
                 raise ValueError(f"a group has no {operation}")
             self._simulate(operation, [array], group.size + 4)
+            if group._meet:
+                return "value", group._meet(operation, array, axis)
             return "value", (yield operation, array, axis)
         except _REFUSALS as error:
             return _refusal(error)
@@ -184,9 +172,9 @@ class RemoteLab:
                 return (*args[:place], None, *args[place + 1 :]), kwargs, place, value
         return args, kwargs, None, None
 
-    def _raised(self, answer, number, name):
+    def _raised(self, answer, name):
         match answer:
-            case ("raised", n, str(kind), str(message), (int() | None) as line) if n == number:
+            case ("raised", str(kind), str(message), (int() | None) as line):
                 if kind == "AssertionError" and not message.strip():
                     message = self._source_line(line) or "without a message"
                 if kind in ("BlockingIOError", "PermissionError"):  # what the walls answer
@@ -211,6 +199,9 @@ class RemoteLab:
         """A process with the file in it, for this caller alone: the usual one, or a rank's."""
         if self._loading:
             raise LoadError(str(self._loading))
+        if self._left_s <= 0:
+            spent = f"{self._limits.submission_s:g} s were used up by earlier checks"
+            self._end("timeout", f"no time left: {spent}")
         process = self._idle.pop(rank, None) or self._start()
         try:
             if not process.loaded:
@@ -222,13 +213,10 @@ class RemoteLab:
         self._idle[rank] = process
 
     def _start(self):
-        if self._left_s <= 0:
-            self._refuse_time()
         try:
             process = WorkerProcess(self._control, self._request)
         except (OSError, ValueError, Infrastructure) as error:
-            self.infrastructure = f"no process could be started: {error}"
-            raise Infrastructure(self.infrastructure) from None
+            self._lost(f"no process could be started: {error}")
         self.layers = process.layers
         return process
 
@@ -244,42 +232,32 @@ class RemoteLab:
                 # what the first process compiled before it was given anything, the others need not
                 self._code, process.loaded = self._code or code, True
                 return
-            case ("raised", 0, str(kind), str(message), (int() | None) as line):
+            case ("raised", str(kind), str(message), (int() | None) as line):
                 message = message[:MAX_TEXT]
                 where = f"starter.py line {line}: " if line else "starter.py: "
-                self._loading = f"{where}{kind[:MAX_NAME]}: {message} (while it was imported)"
+                why = f"{where}{kind[:MAX_NAME]}: {message} (while it was imported)"
                 if kind == "ModuleNotFoundError":
-                    self._loading += f"; {HERE}"
+                    why += f"; {HERE}"
                 if kind in ("SyntaxError", "IndentationError", "TabError"):
-                    self._loading = f"{where}{message}"
-                if kind == "MemoryError":
-                    self.incident = Incident("memory", self._loading)
-                    self._loading = self.incident
-                raise LoadError(str(self._loading))
+                    why = f"{where}{message}"
+                self._loading = Incident("memory", why) if kind == "MemoryError" else why
+                raise LoadError(why)
         self._broken("an answer that is no answer to an import")
-
-    def _refuse_time(self):
-        sentence = f"no time left: {self._limits.submission_s:g} s were used up by earlier checks"
-        self.incident = Incident("timeout", sentence)
-        raise self.incident
 
     # --- one question, one answer ---------------------------------------------------------------
 
     def _ask(self, process, question, name):
         """Send a question, make the collectives asked for meanwhile, return the answer."""
-        if self._left_s <= 0:
-            self._refuse_time()
         # an import is not the check's: each rank's process has its own time
         left_s = self._check_left_s if process.loaded else self._limits.check_s
         started = time.monotonic()
-        process.deadline = started + min(left_s, self._left_s)
+        process.doing, process.deadline = name, started + min(left_s, self._left_s)
         try:
             while True:
-                self._send(process, question, name)
-                answer = self._receive(process, name)
+                answer = self._exchange(process, question)
                 match answer:
-                    case ("collective", str(operation), tuple(args), dict(kwargs)):
-                        question = self._collective(operation, args, kwargs)
+                    case ("collective", str(operation), parts, (int() | None) as place):
+                        question = self._collective(operation, parts, place)
                     case _:
                         return answer
         finally:
@@ -287,24 +265,18 @@ class RemoteLab:
             self._left_s -= spent
             self._check_left_s -= spent if process.loaded else 0
 
-    def _collective(self, operation, args, kwargs):
-        """The reply to a collective of all ranks."""
+    def _collective(self, operation, parts, place):
+        """The reply to a collective of all ranks; its place is the axis or the root."""
         try:
+            if operation not in COLLECTIVES:
+                raise ValueError(f"collectives has no {operation}")
+            if isinstance(parts, (list, tuple)):
+                self._simulate(operation, parts, len(parts) + 1)
             with np.errstate(all="ignore"):
-                return "value", self._collective_of_all(operation, args, kwargs)
+                function = getattr(self._collectives, operation)
+                return "value", function(parts) if place is None else function(parts, place)
         except _REFUSALS as error:
             return _refusal(error)
-
-    def _collective_of_all(self, operation, args, kwargs):
-        if operation not in COLLECTIVES or kwargs.keys() - {"parts", "axis", "root"}:
-            raise ValueError(f"collectives has no {operation} with these arguments")
-        parts = args[0] if args else kwargs.get("parts")
-        if isinstance(parts, (list, tuple)):
-            self._simulate(operation, parts, len(parts) + 1)
-        for value in (*args[1:], *(kwargs[key] for key in kwargs if key != "parts")):
-            if not isinstance(value, (int, np.integer, type(None))):
-                raise TypeError(f"{operation}: axis and root are ints")
-        return getattr(self._collectives, operation)(*args, **kwargs)
 
     def _simulate(self, operation, parts, times):
         """Bound what the ledgers of a check keep."""
@@ -313,110 +285,81 @@ class RemoteLab:
         if len(parts) > MAX_RANKS or self._check_bytes > MAX_BYTES:
             raise ValueError(f"{operation}: more ranks or bytes than the grader simulates")
 
-    def _send(self, process, value, name):
+    def _exchange(self, process, question):
+        """Send a question; what comes back, be it an answer or a question."""
         try:
-            data = wire.frame(value)
+            data = wire.frame(question)
         except wire.Unsendable as problem:
             raise TypeError(f"cannot be sent to the submission: {problem}") from None
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[process.data.send(view) :]
-            except BlockingIOError:
-                self._wait(process, name, select.POLLOUT)
-            except OSError:
-                self._gone(process, name)
-
-    def _receive(self, process, name):
-        data = process.received
         try:
-            while len(data) < 4 or len(data) < 4 + wire.frame_size(data[:4]):
-                self._wait(process, name, select.POLLIN)
-                try:
-                    chunk = process.data.recv(1 << 16)
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    chunk = b""
+            process.data.settimeout(self._time_left(process))
+            process.data.sendall(data)
+            while (frame := wire.take_frame(process.arrived)) is None:
+                process.data.settimeout(self._time_left(process))
+                chunk = process.data.recv(1 << 16)
                 if not chunk:
-                    self._gone(process, name)
-                data += chunk
-            end = 4 + wire.frame_size(data[:4])
-            self._check_bytes += end
+                    self._gone(process)
+                process.arrived += chunk
+            self._read_output(process)
+            self._check_bytes += len(frame)
             if self._check_bytes > MAX_BYTES:
                 mib = MAX_BYTES >> 20
-                self._end("memory", f"{name} gave more than {mib} MiB back; return what was asked")
-            answer = wire.decode(data[4:end])
-            del data[:end]
+                what = f"{process.doing} gave more than {mib} MiB back; return what was asked"
+                self._end("memory", what)
+            return wire.decode(frame)
         except wire.BadFrame as problem:
             self._broken(f"bytes that are no message ({problem})")
-        self._watch_the_clock(process, name)  # frames that wait in the buffer take time as well
-        return answer
+        except TimeoutError:
+            self._out_of_time(process)
+        except OSError:
+            self._gone(process)
 
-    def _wait(self, process, name, event):
-        """Until the socket is ready; meanwhile the output is read and the clock watched."""
-        while True:
-            ready = process.poll(event, self._watch_the_clock(process, name))
-            if process.output in ready:
-                self._read_output(process, name)
-            if process.data.fileno() in ready:
-                return
-            if process.lifeline.fileno() in ready:
-                self._gone(process, name)
+    def _time_left(self, process):
+        left_s = process.deadline - time.monotonic()
+        return left_s if left_s > 0 else self._out_of_time(process)
 
-    def _watch_the_clock(self, process, name):
-        """The seconds that are left; the check ends when there are none."""
-        left = process.deadline - time.monotonic()
-        if left <= 0:
-            spent = min(self._limits.check_s, self._limits.submission_s)
-            loop = "; look for a loop that does not end"
-            self._end("timeout", f"{name} did not finish within {spent:g} s{loop}")
-        return left
-
-    def _read_output(self, process, name):
-        chunk = process.read_output()
+    def _read_output(self, process):
+        """What was printed since this was asked before; the check ends if that is too much."""
+        limit = self._limits.output_bytes
+        printed = process.read_output(limit + 1)
         if self._keep_output:
-            self.output = (self.output + chunk)[:KEPT_OUTPUT]
-        self._check_output += len(chunk)
-        if self._check_output > self._limits.output_bytes:
-            limit = self._limits.output_bytes
-            self._end("output", f"{name} printed more than {limit} bytes; remove the print")
+            self.output = (self.output + printed)[:KEPT_OUTPUT]
+        self._check_output += len(printed)
+        if self._check_output > limit:
+            what = f"{process.doing} printed more than {limit} bytes"
+            self._end("output", f"{what}; remove the print")
 
     # --- how it ended ---------------------------------------------------------------------------
 
-    def _gone(self, process, name):
+    def _out_of_time(self, process):
+        self._read_output(process)
+        spent = min(self._limits.check_s, self._limits.submission_s)
+        what = f"{process.doing} did not finish within {spent:g} s"
+        self._end("timeout", f"{what}; look for a loop that does not end")
+
+    def _gone(self, process):
         """The process ended by itself, or the sandbox ended it; say which, and never trust it."""
-        report = process.last_report(2.0)
-        told = not report
-        if told:  # its connection is closed, yet it lives
-            process.hang_up()
-            report = process.last_report()
-        self._drain(process)
-        if "setup" in report or not report:
-            self.infrastructure = f"the process was lost: {report.get('setup', 'no report')}"
-            raise Infrastructure(self.infrastructure)
-        code, reason = report.get("exit"), report.get("reason")
-        if reason == "memory":
+        process.hang_up()
+        report = process.last_report()
+        self._read_output(process)
+        if "exit" not in report:
+            self._lost(f"the process was lost: {report.get('setup', 'no report')}")
+        name, code = process.doing, report["exit"]
+        if report["reason"] == "memory":
             mib = self._limits.memory_bytes >> 20
             self._end("memory", f"{name} used more than {mib} MiB of memory")
-        if told:
-            self._end("crashed", f"{name} closed its connection; return a value instead")
         if code in (-9, -24) and report["cpu_s"] >= 0.9 * self._limits.cpu_s:
             self._end("timeout", f"{name} used more than {self._limits.cpu_s} s of processor time")
-        how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
-        self._end("crashed", f"{name} ended the whole process {how}; return a value instead")
+        how = f"ended the whole process with exit status {code}"
+        if report["reason"] == "told" and code == -9:  # it lived until then
+            how = "closed its connection"
+        elif code < 0:
+            how = f"ended the whole process by signal {-code}"
+        self._end("crashed", f"{name} {how}; return a value instead")
 
-    def _drain(self, process):
-        taken = 0  # at most what a check may print: who prints faster than this reads never ends
-        with contextlib.suppress(OSError):
-            while (
-                taken <= self._limits.output_bytes
-                and process.output in process.poll(0, 0)
-                and (chunk := process.read_output())
-            ):
-                taken += len(chunk)
-                if self._keep_output:
-                    self.output = (self.output + chunk)[:KEPT_OUTPUT]
+    def _lost(self, why):
+        self.infrastructure = why
+        raise Infrastructure(why) from None
 
     def _end(self, kind, sentence):
         """An incident: nothing of this submission's processes goes on."""
@@ -427,55 +370,32 @@ class RemoteLab:
 
 
 class WorkerProcess:
-    """One sandboxed process: its data socket, its output, its lifeline to the sandbox."""
+    """One sandboxed process: its data socket, the file it prints to, its lifeline."""
 
-    loaded = False
-    deadline = 0.0
+    loaded = False  # whether the learner's file is
+    doing, deadline = "", 0.0
 
     def __init__(self, control, request):
         self.data, data = socket.socketpair()
         self.lifeline, lifeline = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.output, output = os.pipe()
-        try:
-            socket.send_fds(control, [request], [data.fileno(), output, lifeline.fileno()])
-        finally:
-            data.close()
-            lifeline.close()
-            os.close(output)
-        self.lifeline.settimeout(20)
-        try:
-            first = json.loads(self.lifeline.recv(65536) or b"{}")
-        except (OSError, ValueError) as error:
-            self.close()
-            raise Infrastructure(f"no report from the sandbox ({error})") from None
+        self.output, self.arrived = os.memfd_create("output"), bytearray()
+        self._output_read = 0
+        with data, lifeline:
+            descriptors = [data.fileno(), self.output, lifeline.fileno()]
+            socket.send_fds(control, [request], descriptors)
+        first = self.last_report(20)
         if "layers" not in first:
             self.close()
-            raise Infrastructure(first.get("setup", "the sandbox is gone"))
+            raise Infrastructure(first.get("setup", "no report from the sandbox"))
         self.layers = first["layers"]
-        self.data.setblocking(False)
-        os.set_blocking(self.output, False)
-        self.received = bytearray()
-        self._poll, self._event = select.poll(), None
-        self._poll.register(self.lifeline, select.POLLIN)
-        self._poll.register(self.output, select.POLLIN)
 
-    def poll(self, event, timeout_s):
-        if event != self._event:
-            self._poll.register(self.data, event)
-            self._event = event
-        return {descriptor for descriptor, _ in self._poll.poll(max(0, timeout_s) * 1000)}
-
-    def read_output(self):
-        try:
-            chunk = os.read(self.output, 65536)
-        except BlockingIOError:
-            return b""
-        if not chunk:
-            self._poll.unregister(self.output)  # closed by the learner's code
-        return chunk
+    def read_output(self, limit):
+        printed = os.pread(self.output, limit, self._output_read)
+        self._output_read += len(printed)
+        return printed
 
     def last_report(self, timeout_s=5.0):
-        """What the sandbox says once the process and all of its threads are gone; then, {}."""
+        """What the sandbox says when it starts, and once all of its threads are gone; then, {}."""
         try:
             self.lifeline.settimeout(timeout_s)
             return json.loads(self.lifeline.recv(65536))
@@ -511,13 +431,11 @@ _UNUSABLE = {"StopIteration", "StopAsyncIteration", "ExceptionGroup"}
 def _exception(kind, message):
     found = getattr(builtins, kind, None)
     if not isinstance(found, type) or not issubclass(found, BaseException):
-        found = BaseException
+        kind, found = "BaseException", BaseException
     if issubclass(found, Exception) and kind not in _UNUSABLE:
-        try:
+        with contextlib.suppress(TypeError):  # as UnicodeDecodeError raises, which takes five
             return found(message)
-        except TypeError:  # such as UnicodeDecodeError, which takes five arguments
-            pass
-    return type(found.__name__, (Stopped,), {})(message)
+    return type(kind, (Stopped,), {})(message)
 
 
 def _raise_at(error, path, line):

@@ -124,16 +124,17 @@ def test_what_a_judge_says_before_it_is_killed_holds_the_layers():
 
 def test_requests_that_wait_in_the_buffer_are_on_the_clock():
     remote = RemoteLab(b"", None, b"", Limits(check_s=0.05), None, "starter.py")
-    request = wire.frame(("collective", "all_reduce", ([],), {}))
+    request = wire.frame(("collective", "all_reduce", [], None))
     sent = []
     remote._collectives = types.SimpleNamespace(all_reduce=lambda parts: time.sleep(0.02))
     process = types.SimpleNamespace(
-        received=bytearray(request * 50),
-        data=types.SimpleNamespace(send=lambda data: sent.append(1) or len(data)),
+        arrived=bytearray(request * 50),
+        data=types.SimpleNamespace(sendall=sent.append, settimeout=lambda _: None),
+        read_output=lambda _: b"",
         loaded=True,
     )
     with pytest.raises(Incident) as caught:
-        remote._ask(process, ("call", 1, "f", (), {}, None), "f")
+        remote._ask(process, ("call", "f", (), {}, None, True), "f")
     assert caught.value.kind == "timeout" and len(sent) < 10
 
 

@@ -1,14 +1,15 @@
 """A warm Python with numpy, from which one sandboxed worker is forked per submission.
 
 It never sees a test, a solution, a key or a verdict. A request on the control socket is a JSON
-object and three descriptors: the worker's data socket, the pipe its output goes to, and a lifeline,
+object and three descriptors: the worker's data socket, the file its output goes to, and a lifeline,
 on which this process reports how the worker ended, and by whose end it knows that the grader is
 gone. Of all workers it watches the memory.
 """
 
+import contextlib
 import ctypes.util  # noqa: F401  (imported before the walls go up, as is everything below)
 import dataclasses  # noqa: F401
-import fractions
+import fractions  # noqa: F401
 import gc
 import inspect  # noqa: F401
 import json
@@ -21,58 +22,22 @@ import socket
 import statistics  # noqa: F401
 import sys
 import traceback
-import types
 import typing  # noqa: F401
 
-import numpy as np
-import numpy.fft
-import numpy.linalg
-import numpy.random
+import numpy.fft  # noqa: F401
+import numpy.linalg  # noqa: F401
+import numpy.random  # noqa: F401
 import walls
-import wire
 import worker
 
 POLL_S = 0.05
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-REHEARSED = """
-import numpy as np
-from collectives import all_reduce
-
-def layer(x, W, ranks):
-    mine = [slice(r, r + 1) for r in range(ranks)]
-    parts = [np.maximum(x[..., part] @ W[:, part].T, 0.0) for part in mine]
-    return all_reduce(parts)[0].reshape(x.shape[0], -1)
-"""
-
-
-class Rehearsal:
-    """A socket whose other end answers every question with two arrays."""
-
-    def sendall(self, data):
-        wire.decode(data[4:])
-
-    def recv(self, size):
-        return wire.frame(("value", [np.zeros((2, 2))] * 2))
-
-
-def warm_up():
-    """Rehearse what workers do, so that they inherit code the interpreter has optimised."""
-    values = [None, True, 1, 1 << 70, 0.5, "x", b"x", fractions.Fraction(1, 3)]
-    server = worker.Worker(worker.Link(Rehearsal()))
-    server.module = types.ModuleType("rehearsed")
-    exec(compile(REHEARSED, "rehearsed", "exec"), server.module.__dict__)
-    for _ in range(30):
-        server.do_call(1, "layer", (np.zeros((2, 2)), np.zeros((2, 2)), 2), {}, None, True)
-        wire.decode(wire.encode((values, {"x": values})))
-
-
 def main():
     config = json.loads(sys.argv[1])
     control = socket.socket(fileno=config["control"])
     program = walls.seccomp_program() if "seccomp" in config["layers"] else None
-    warm_up()
     gc.collect()
     gc.freeze()
     control.send(b"ready")
@@ -123,10 +88,8 @@ def start(config, limits, program, workers, data, output, lifeline):
 
 
 def _report(lifeline, what):
-    try:
+    with contextlib.suppress(OSError):  # nobody is left to tell
         os.write(lifeline, json.dumps(what).encode())
-    except OSError:
-        pass  # nobody is left to tell
 
 
 def folder_of(child):
@@ -176,10 +139,8 @@ class Workers:
         if descriptor == lifeline:
             reason = "told"
         if in_group:  # without namespaces, some of its processes may have outlived it
-            try:
+            with contextlib.suppress(OSError):
                 os.killpg(child, signal.SIGKILL)
-            except OSError:
-                pass
         os.kill(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
         if in_group:
@@ -202,14 +163,14 @@ class Workers:
 
 def close_the_walls(config, limits, program):
     """Every layer around this process, in the order in which each can still be put up."""
-    layers, active = config["layers"], []
-    uid = limits["uid"]
+    layers, active, uid = config["layers"], [], limits["uid"]
+    isolated = "namespaces" in layers
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         walls.stay_dumpable()
-    if "namespaces" in layers:
+    if isolated:
         # The limit counts per user namespace. Set before, it bounds this one and those of the
         # submission's other workers together; each gets its own below.
         resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"] * walls.MAX_WORKERS,) * 2)
@@ -224,7 +185,7 @@ def close_the_walls(config, limits, program):
         active.append("tmpfs")
     walls.die_with_parent()
     os.setsid()  # kill(0) reaches a process group across namespaces: its own holds nobody else
-    if "namespaces" in layers:
+    if isolated:
         os.chdir("/tmp")
     else:  # the machine's own /tmp, in which nothing of a submission's may stay
         os.mkdir(folder_of(os.getpid()), 0o700)
@@ -241,14 +202,15 @@ def close_the_walls(config, limits, program):
     ):
         resource.setrlimit(name, (value, value))
     active.append("rlimits")
+    walls.no_new_privileges()
+    active.append("no new privileges")
     if "landlock" in layers:
-        private = ["/dev/shm"] if "namespaces" in layers else []
-        walls.landlock(config["readable"], ["/tmp", "/dev/null", *private])
+        private = ["/dev/shm"] if isolated else []
+        readable = filter(os.path.exists, config["readable"])
+        walls.landlock(readable, ["/tmp", "/dev/null", *private])
         active.append("landlock")
     walls.drop_capabilities()
     active.append("no capabilities")
-    walls.no_new_privileges()
-    active.append("no new privileges")
     if program:
         walls.seccomp(program)
         active.append("seccomp")

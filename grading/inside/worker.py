@@ -3,18 +3,19 @@
 Nothing here is trusted by the other side: whatever is written on the socket is only ever a value
 or an exception of the learner's.
 
-Requests: ("load", source, the same compiled or b""), ("get", name), ("call", number, name, args,
-kwargs, group, recorded), where group is None, or (place, rank, size) of an argument that stands for
-the rank's group, and recorded says whether the judge makes the collectives; and, in answer to what
-this side asked for during a call, ("value", x) or ("error", type name, message).
-Answers: ("loaded", compiled), ("got", x), ("is function",), ("missing",),
-("returned", number, x, the arguments if they have changed, else None),
-("raised", number, type name, message, line); and during a call ("collective", name, args, kwargs)
-or ("group", name, array, axis).
+Requests: ("load", source, the same compiled or b""), ("get", name), ("call", name, args, kwargs,
+group, recorded), where group is None, or (place, rank, size) of an argument that stands for the
+rank's group, and recorded says whether the judge makes the collectives; and, in answer to what this
+side asked for during a call, ("value", x) or ("error", type name, message).
+Answers: ("loaded", compiled), ("function",), ("missing",), ("value", x, the arguments if they have
+changed, else None), ("raised", type name, message, line); and during a call
+("collective", operation, parts, axis or root) or ("group", operation, array, axis).
 """
 
 import builtins
+import contextlib
 import functools
+import inspect
 import marshal
 import operator
 import os
@@ -32,33 +33,22 @@ from wire import MAX_TEXT
 
 FILE_NAME = "starter.py"
 MAX_PACKED = 1 << 20
-ENVIRONMENT = {"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 SERVED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
 
 def serve(data, output, lab):
-    """The process's life: descriptors, environment, the lab's given files, then requests."""
-    null = os.open("/dev/null", os.O_RDWR)
-    os.dup2(null, 0)
+    """The process's life: descriptors, the lab's given files, then requests."""
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.dup2(data, 3)
     os.closerange(4, 256)
-    sys.stdin = open(0, closefd=False)
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        stream = open(descriptor, "w", closefd=False, errors="backslashreplace")
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+    sys.stdout.reconfigure(errors="backslashreplace")
     sys.argv[:] = [FILE_NAME]
-    os.environ.clear()
-    os.environ.update(ENVIRONMENT)
     stand_beside(lab)
     link = Link(socket.socket(fileno=3))
     serve_collectives(link)
-    try:
+    with contextlib.suppress(EOFError):
         Worker(link).serve()
-    except EOFError:
-        pass
 
 
 def stand_beside(lab):
@@ -66,31 +56,37 @@ def stand_beside(lab):
     if lab is not None and os.path.isdir(lab):
         sys.path.append(lab)
         for name in os.listdir(lab):
-            try:
+            with contextlib.suppress(OSError):
                 os.symlink(os.path.join(lab, name), name)
-            except OSError:
-                pass
 
 
 class Link:
     """The socket to the judge."""
 
     def __init__(self, sock):
-        self.sock, self.receiver = sock, wire.Receiver(sock)
+        self.sock, self.arrived, self.frame = sock, bytearray(), b""
         self.lock = threading.RLock()  # ranks may be threads
         self.recorded = False  # whether the judge looks at the collectives of this call
 
-    def send(self, value):
-        self.sock.sendall(wire.frame(value))
+    def send(self, *value):
+        self.sock.sendall(wire.frame(value, plain))
 
-    def ask(self, *question):
-        """The judge's answer to what the learner's code asks for."""
+    def receive(self):
+        """The next value, which stays in `frame`; EOFError when the other side is gone."""
+        while (frame := wire.take_frame(self.arrived)) is None:
+            chunk = self.sock.recv(1 << 16)
+            if not chunk:
+                raise EOFError
+            self.arrived += chunk
+        self.frame = frame
+        return wire.decode(frame)
+
+    def ask(self, what, operation, value, place):
+        """The judge's answer to a collective that the learner's code makes."""
+        place = place if place is None else operator.index(place)  # numpy's whole numbers too
         with self.lock:
-            try:
-                self.send(question)
-            except wire.NotPlain:
-                self.send(as_builtin(question))
-            reply = self.receiver.next()
+            self.send(what, operation, value, place)
+            reply = self.receive()
         if reply[0] == "error":
             raise getattr(builtins, reply[1])(reply[2])
         return reply[1]
@@ -100,11 +96,16 @@ def serve_collectives(link):
     """The course's collectives.py; those over all ranks that the judge records, it makes."""
 
     def served(original):
+        signature = inspect.signature(original)
+
         @functools.wraps(original)
         def collective(*args, **kwargs):
             if not link.recorded:
                 return original(*args, **kwargs)
-            outputs = link.ask("collective", original.__name__, args, kwargs)
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            parts, place = (*given.args, None)[:2]
+            outputs = link.ask("collective", original.__name__, parts, place)
             if collectives._ledgers.get():  # the learner's own, which the judge does not see
                 original(*args, **kwargs)
             return outputs
@@ -113,7 +114,7 @@ def serve_collectives(link):
 
     for name in SERVED:
         setattr(collectives, name, served(getattr(collectives, name)))
-    for name in getattr(collectives, "OPERATIONS", ()):  # those of a group of the learner's own
+    for name in collectives.OPERATIONS:  # those of a group of the learner's own
         collectives.OPERATIONS[name] = getattr(collectives, name)
 
 
@@ -124,9 +125,11 @@ class Worker:
 
     def serve(self):
         while True:
-            request = self.link.receiver.next()
-            getattr(self, "do_" + request[0])(*request[1:])
-            _flush()
+            what, *request = self.link.receive()
+            getattr(self, "do_" + what)(*request)
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
 
     def do_load(self, source, packed):
         with open(FILE_NAME, "wb") as file:  # for inspect and tracebacks
@@ -140,56 +143,46 @@ class Worker:
             packed = b"" if packed else marshal.dumps(code)
             exec(code, module.__dict__)
         except BaseException as error:
-            return self._raised(0, error)
-        self.link.send(("loaded", packed if len(packed) < MAX_PACKED else b""))
+            return self._raised(error)
+        self.link.send("loaded", packed if len(packed) < MAX_PACKED else b"")
 
     def do_get(self, name):
         try:
             value = getattr(self.module, name)
         except AttributeError:
-            return self.link.send(("missing",))
+            return self.link.send("missing")
         if callable(value):
-            return self.link.send(("is function",))
-        self._answer(0, name, lambda: ("got", value))
+            return self.link.send("function")
+        self._answer(name, value, None)
 
-    def do_call(self, number, name, args, kwargs, group, recorded):
-        sent, self.link.recorded = self.link.receiver.frame, recorded
+    def do_call(self, name, args, kwargs, group, recorded):
+        sent, self.link.recorded = self.link.frame, recorded
         given, named = (args, kwargs) if group is None else self._with_group(args, kwargs, *group)
         try:
             result = getattr(self.module, name)(*given, **named)
         except BaseException as error:
-            return self._raised(number, error)
-        changed = None if _is_in(sent, (args, kwargs)) else (args, kwargs)
-        self._answer(number, name, lambda: ("returned", number, result, changed))
+            return self._raised(error)
+        self._answer(name, result, None if _is_in(sent, (args, kwargs)) else (args, kwargs))
 
     def _with_group(self, args, kwargs, place, rank, size):
-        def meet(operation, array, axis):
-            axis = axis if axis is None else operator.index(axis)  # numpy's whole numbers too
-            return self.link.ask("group", operation, array, axis)
-
-        group = collectives.Group(rank, size, meet)
+        group = collectives.Group(rank, size, functools.partial(self.link.ask, "group"))
         if place in kwargs:
             return args, kwargs | {place: group}
         return (*args[:place], group, *args[place + 1 :]), kwargs
 
-    def _answer(self, number, name, answer):
+    def _answer(self, name, value, changed):
         try:
-            try:
-                self.link.send(answer())
-            except wire.NotPlain:  # a NamedTuple is a tuple, a defaultdict a dict
-                self.link.send(as_builtin(answer()))
+            self.link.send("value", value, changed)
         except wire.Unsendable as problem:
             text = (
                 f"{name} holds {problem}; while grading, arguments and results are plain values: "
                 "numbers, strings, lists, tuples, dicts, numpy arrays"
             )
-            self.link.send(("raised", number, "TypeError", text, None))
+            self.link.send("raised", "TypeError", text, None)
         except MemoryError as error:
-            self._raised(number, error)
+            self._raised(error)
 
-    def _raised(self, number, error):
-        if isinstance(error, EOFError) and not isinstance(error, Exception):
-            raise error
+    def _raised(self, error):
         line = None
         for frame, at in traceback.walk_tb(error.__traceback__):
             if frame.f_code.co_filename == getattr(self.module, "__file__", None):
@@ -198,7 +191,7 @@ class Worker:
             line, message = error.lineno, str(error.msg)
         else:
             message = _text(error)
-        self.link.send(("raised", number, _builtin_name(error), message[:MAX_TEXT], line))
+        self.link.send("raised", _builtin_name(error), message[:MAX_TEXT], line)
 
 
 def _builtin_name(error):
@@ -216,41 +209,25 @@ def _text(error):
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _flush():
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:
-            pass
-
-
-AS_IT_IS = {  # whatever a class of one's own makes of str() or float()
+AS_IT_IS = {  # whatever a class of one's own makes of str(), float() or iteration
     str: str.__str__,
     int: int.__int__,
     float: float.__float__,
     Fraction: lambda value: Fraction(value.numerator, value.denominator),
+    list: lambda value: [*list.__iter__(value)],
+    tuple: lambda value: (*tuple.__iter__(value),),
+    dict: lambda value: dict(dict.items(value)),
+    np.ma.MaskedArray: lambda value: value,  # its numbers are not all it is
+    np.ndarray: lambda value: np.asarray(value, _native(value.dtype)),
+    np.longdouble: np.float64,
 }
 
 
-def as_builtin(value, depth=0):
-    """What is of a class of its own as what it is; a copy, as far as it may go deep."""
-    if depth > wire.MAX_DEPTH:
-        return value
-    if isinstance(value, dict):
-        pairs = dict.items(value)
-        return {as_builtin(key, depth + 1): as_builtin(item, depth + 1) for key, item in pairs}
-    for kind in (list, tuple):
+def plain(value):
+    """What is of a class of its own as what it is: a NamedTuple as a tuple."""
+    for kind, make in AS_IT_IS.items():
         if isinstance(value, kind):
-            return kind([as_builtin(item, depth + 1) for item in kind.__iter__(value)])
-    if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
-        return np.asarray(value, _native(value.dtype))
-    if isinstance(value, np.longdouble):
-        return np.float64(value)
-    if isinstance(value, (bool, np.generic)):
-        return value
-    for kind, plain in AS_IT_IS.items():
-        if isinstance(value, kind):
-            return plain(value)
+            return make(value)
     return value
 
 
@@ -263,5 +240,5 @@ def _is_in(frame, pair):
     """Whether the two values stand in the frame that brought them: nobody has changed them."""
     try:
         return wire.encode(pair)[5:] in frame  # without the pair's own tag and length
-    except (wire.Unsendable, RecursionError):
+    except wire.Unsendable:
         return False

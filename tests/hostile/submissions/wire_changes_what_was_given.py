@@ -7,8 +7,7 @@ every: wrong
 import numpy as np
 import worker
 
-_encode = worker._as_bytes
-worker._as_bytes = lambda value, calls=[0]: calls.__setitem__(0, calls[0] + 1) or calls[0]
+worker._is_in = lambda frame, pair: False
 
 
 def wrong(*args, **kwargs):

@@ -8,7 +8,7 @@ import os
 import sys
 
 wire = sys.modules.get("wire")
-frames = b"".join(wire.frame(("returned", n, 12, None)) for n in range(300)) if wire else b""
+frames = b"".join(wire.frame(("value", 12, None)) for n in range(300)) if wire else b""
 for descriptor in range(0, 256):
     try:
         os.set_blocking(descriptor, False)

@@ -10,7 +10,8 @@ import os
 import struct
 
 try:
-    body = b"a" + struct.pack("<BB2Q", 11, 2, 2**63, 2) + b"x" * 64
+    array = struct.pack("<BB2Q", 11, 2, 2**63, 2) + b"x" * 64
+    body = struct.pack("<cI", b"a", len(array)) + array
     os.write(3, struct.pack("<I", len(body)) + body)
 except OSError:
     pass
