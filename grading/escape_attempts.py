@@ -46,6 +46,9 @@ ATTEMPTS = {
 }
 
 
+NAMES = list(ATTEMPTS)
+
+
 def attempt(name):
     try:
         result = ATTEMPTS[name]()
@@ -55,11 +58,6 @@ def attempt(name):
         return [True, f"{type(error).__name__}: {error}"]
     return [False, repr(result)[:60]]
 """
-NAMES = tuple(
-    line.split('"')[1]
-    for line in ATTEMPTS.splitlines()
-    if line.startswith('    "') and '":' in line
-)
 
 
 def attempt_escapes(machine):
@@ -80,14 +78,14 @@ def attempt_escapes(machine):
     )
     attempts = []
     try:
-        for name in NAMES:
+        for name in remote.NAMES:
             remote.begin_check()
             try:
                 refused, detail = remote.attempt(name)
             except Incident as incident:
                 refused, detail = True, f"{incident.kind}: {incident}"
             attempts.append((name, bool(refused), str(detail)))
-        layers = [*cell.layers, *(remote.layers or [])]
+        layers = [*cell.layers, *remote.layers]
     except Infrastructure as error:
         layers, attempts = [], [("start a worker", False, str(error))]
     finally:

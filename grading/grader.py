@@ -15,13 +15,14 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from grading.limits import Limits
+from grading.limits import ONE_THREAD, Limits
 from grading.problem import Problem
 from grading.roster import NOT_HANDED_IN
 from grading.sandbox import OPTIONAL, REQUIRED, Cell, Machine, inspect_machine
 from labkit.loading import ROOT, Lab
 
 START_S = 60
+ENVIRONMENT = {"LAB_IMPL": "starter", "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
 
 
 class Grader:
@@ -149,7 +150,7 @@ class JudgeProcess:
             stdout=self.log,
             stderr=self.log,
             pass_fds=[cell.control.fileno(), theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+            env={**os.environ, **ONE_THREAD, **ENVIRONMENT},
         )
         theirs.close()
         with contextlib.suppress(OSError):

@@ -13,17 +13,10 @@ import gc
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
-
-if __name__ == "__main__":  # a process of its own; whoever only imports `score` keeps theirs
-    os.environ["LAB_IMPL"] = "starter"
-    for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[_name] = "1"  # before numpy is imported
 
 import pytest
 
@@ -41,7 +34,7 @@ OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
 OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
 ROUNDS = 2  # hidden, and to tell why: the submission's time is for each
 SLACK_S = 60  # of the judge's own work, over the submission's time
-INCIDENTS = ("protocol", "memory", "timeout", "output", "crashed")  # worst first
+INCIDENTS = ("protocol", "memory", "timeout", "output", "crashed", "")  # worst first; none
 HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
@@ -52,6 +45,10 @@ LARGE = "the checks ran out of memory with these results"
 
 class OutOfTime(BaseException):
     """The judge's own work took too long: a result made it so."""
+
+
+def too_late(*_):
+    raise OutOfTime
 
 
 class Judge:
@@ -92,9 +89,7 @@ class Judge:
         total = sum(claim["points"] for claim in self.expected.values())
         if total != 100:
             problem = problem or f"the points of {self.lab.name} add up to {total}, not 100"
-        self.requests.sendall(
-            json.dumps({"ready": not problem, "problem": problem}).encode() + b"\n"
-        )
+        self.answer({"ready": not problem, "problem": problem})
         if not problem:
             self.serve()
         os._exit(0)
@@ -113,11 +108,8 @@ class Judge:
         gc.collect()
         gc.freeze()
         gc.disable()  # each fork lives for one submission
-        lines = self.requests.makefile("rb")
-        for line in lines:
-            request = json.loads(line)
-            result = self.grade(request)
-            self.answer(result)
+        for line in self.requests.makefile("rb"):
+            self.answer(self.grade(json.loads(line)))
 
     def answer(self, what):
         self.requests.sendall(json.dumps(what).encode() + b"\n")
@@ -136,22 +128,20 @@ class Judge:
             finally:
                 os._exit(0)
         os.close(theirs)
-        deadline = time.monotonic() + (ROUNDS + 1) * self.limits.submission_s + SLACK_S
-        data, late = b"", False
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([reports], [], [], left)[0]:
-                late = True
-                break
-            chunk = os.read(reports, 1 << 16)
-            if not chunk:
-                break
-            data += chunk
+        lines, late = [], False
+        signal.signal(signal.SIGALRM, too_late)
+        signal.setitimer(signal.ITIMER_REAL, (ROUNDS + 1) * self.limits.submission_s + SLACK_S)
+        try:
+            with os.fdopen(reports, "rb") as told:
+                for line in told:
+                    lines.append(line)
+        except OutOfTime:
+            late = True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         os.kill(child, signal.SIGKILL)  # nothing to do for one that is done
-        _, status = os.waitpid(child, 0)
-        os.close(reports)
-        lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
-        code = os.waitstatus_to_exitcode(status)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        lines = [json.loads(line) for line in lines if line.endswith(b"\n")]
         return score(self.expected, lines, late, code, hidden=bool(request["seed"]))
 
     def grade_in_fork(self, request, out):
@@ -292,14 +282,7 @@ class Judge:
 
 
 ALL_PASSED = [["setup", "passed"], ["call", "passed"], ["teardown", "passed"]]
-FAILED = {
-    "outcome": "failed",
-    "message": "",
-    "hint": "",
-    "broken": "",
-    "incident": "",
-    "sentence": "",
-}
+FAILED = {"outcome": "failed", "message": "", "hint": "", "broken": "", "incident": ""}
 
 
 # --- scoring ------------------------------------------------------------------------------------
@@ -331,8 +314,9 @@ def score(expected, lines, late, exit_code, hidden=False):
             if outcome is None and not late:
                 problem = problem or f"{case} was not reported as often as it was due"
             outcomes.append(claim | (outcome or _incident("timeout", LATE)))
-    claims = [_final(claim) for claim in settle(sorted(outcomes, key=_no_incident))]
-    claims.sort(key=lambda claim: list(expected).index(claim["name"]))
+    outcomes.sort(key=lambda outcome: INCIDENTS.index(outcome["incident"]))
+    settled = {claim["name"]: claim for claim in settle(outcomes)}
+    claims = [_final(settled[name]) for name in expected]
     return {
         "status": "infrastructure" if problem else "graded",
         "problem": problem,
@@ -345,23 +329,21 @@ def score(expected, lines, late, exit_code, hidden=False):
 
 
 def _final(claim):
-    """A settled claim as it is kept: an incident is not waited away, and only `passed` earns."""
-    if claim["incident"]:
-        claim = claim | {"outcome": claim["incident"], "message": claim["sentence"]}
-    passed = claim["outcome"] == "passed"
-    kept = {key: claim[key] for key in ("name", "points", "outcome", "message", "hint", "broken")}
+    """A settled claim as it is kept: only `passed` earns."""
+    outcome = claim["incident"] or claim["outcome"]
+    passed = outcome == "passed"
+    kept = {key: claim[key] for key in ("name", "points", "message", "hint", "broken")}
     return kept | {
+        "outcome": outcome,
         "text": clean(shown(claim["text"], passed)),
-        "earned": passed and claim["points"] or 0,
+        "earned": claim["points"] if passed else 0,
     }
 
 
-def _no_incident(outcome):
-    return INCIDENTS.index(outcome["incident"]) if outcome["incident"] else len(INCIDENTS)
-
-
 def _incident(kind, sentence, broken=""):
-    return FAILED | {"message": sentence, "broken": broken, "incident": kind, "sentence": sentence}
+    """To settle() a failure, but one that is not waited away."""
+    found = {"message": sentence, "broken": broken, "incident": kind, "waits_for": []}
+    return FAILED | found
 
 
 def _outcome(reports, hidden):
@@ -377,7 +359,7 @@ def _outcome(reports, hidden):
 
 
 def _of_one_run(report):
-    """settle() knows `failed`, and keeps the incident."""
+    """The claim as this run of the case left it; only one of settle()'s outcomes is believed."""
     claim = FAILED | (report["claim"] or {})
     if report["incident"]:
         message = report["incident"]["message"]

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 
 MIB = 1 << 20
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 LOST = 5  # how many workers or jobs one submission may lose before it is held
 
 
@@ -18,7 +19,7 @@ class Limits:
     memory_bytes: int = 1024 * MIB  # resident, of all its processes together
     processes: int = 32  # threads, that is: new processes are refused
     output_bytes: int = 1 * MIB  # printed while one check runs
-    disk_bytes: int = 16 * MIB
+    disk_bytes: int = 16 * MIB  # in its /tmp; and of each file
     files: int = 128
     source_bytes: int = 4 * MIB  # notes and pasted outputs may be long
 

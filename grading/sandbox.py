@@ -18,11 +18,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from grading.inside import walls
-from grading.limits import Limits
+from grading.limits import ONE_THREAD, Limits
 from grading.problem import Problem
 from labkit.loading import ROOT, find_labs
 
@@ -39,6 +39,9 @@ NAMESPACES = ("user", "mount", "pid", "net", "ipc", "uts")
 REQUIRED = ("bubblewrap", *NAMESPACES, "tmpfs", "rlimits", "no new privileges", "seccomp")
 OPTIONAL = ("landlock", "no capabilities", "own uid")
 FIRST_UID = 1_500_000_000  # belongs to nobody; each cell of a root grader uses another one
+INNER_UID = 1000  # what that one is called within the namespaces
+START_S = 30
+ENVIRONMENT = {"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,8 @@ class Machine:
     """What is there to build from."""
 
     bwrap: str | None
-    namespaces: bool
-    seccomp: bool
-    landlock_abi: int
-    root: bool
+    layers: tuple[str, ...]  # those of namespaces, seccomp and landlock that work
     missing: dict  # layer -> why it is not there
-
-    @property
-    def layers(self):
-        found = ["namespaces"] if self.bwrap and self.namespaces else []
-        found += ["seccomp"] if self.seccomp else []
-        return found + (["landlock"] if self.landlock_abi else [])
 
     @property
     def refusal(self):
@@ -72,36 +66,29 @@ class Machine:
 
 def inspect_machine() -> Machine:
     """Look, and try: a layer counts only if using it worked."""
-    missing = {}
-    bwrap = shutil.which("bwrap")
-    namespaces = False
+    bwrap, layers, missing = shutil.which("bwrap"), [], {}
     if not bwrap:
         missing["bubblewrap"] = "not installed; Debian and Ubuntu: apt-get install bubblewrap"
-    elif sys.platform == "linux":
+    else:
+        command = [bwrap, "--unshare-all", "--ro-bind", "/", "/", "--cap-add", "ALL", "true"]
         try:
-            command = [bwrap, "--unshare-all", "--ro-bind", "/", "/", "--cap-add", "ALL", "true"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-            namespaces = done.returncode == 0
-            if not namespaces:
-                missing["namespaces"] = done.stderr.strip() or "bwrap failed"
+            subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+            layers.append("namespaces")
+        except subprocess.CalledProcessError as error:
+            missing["namespaces"] = error.stderr.strip() or "bwrap failed"
         except (OSError, subprocess.TimeoutExpired) as error:
             missing["namespaces"] = str(error)
-    seccomp = Path("/proc/self/status").exists() and "Seccomp:" in _read("/proc/self/status")
-    if seccomp and platform.machine() not in ("x86_64", "aarch64"):
-        seccomp, missing["seccomp"] = False, f"no system-call table for {platform.machine()}"
-    elif not seccomp:
+    if "Seccomp:" not in Path("/proc/self/status").read_text():
         missing["seccomp"] = "not in this kernel"
-    abi = walls.landlock_abi() if sys.platform == "linux" else 0
-    if not abi:
+    elif platform.machine() not in walls.MACHINES:
+        missing["seccomp"] = f"no system-call table for {platform.machine()}"
+    else:
+        layers.append("seccomp")
+    if walls.landlock_abi():
+        layers.append("landlock")
+    else:
         missing["landlock"] = "not in this kernel (5.13 or later, lsm=landlock)"
-    return Machine(bwrap, namespaces, seccomp, abi, os.getuid() == 0, missing)
-
-
-def _read(path):
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
+    return Machine(bwrap, tuple(layers), missing)
 
 
 def _readable():
@@ -150,40 +137,29 @@ def _open_to_all(prefix, packages):
     )
 
 
-def _pipe(reader, writer):
-    """A pipe whose two ends are closed with these exit stacks."""
-    ends = os.pipe()
-    for stack, end in zip((reader, writer), ends, strict=True):
-        stack.callback(os.close, end)
-    return ends
-
-
 class Cell:
     """One running fork server. `control` is the socket on which workers are asked for."""
 
     def __init__(self, limits: Limits, machine: Machine, weak=False, number=0):
-        self.limits, self.machine = limits, machine
-        self.weak = weak
+        self.limits, self.machine, self.process = limits, machine, None
         self.isolated = "namespaces" in machine.layers
         if machine.refusal and not weak:
             raise Problem(machine.refusal)
         check_private({"the course": ROOT})
         # a user of its own can only be given what everybody may read
-        mapped = machine.root and (self.isolated or _open_to_all(*_readable()))
-        self.cpu = sorted(os.sched_getaffinity(0))[number % len(os.sched_getaffinity(0))]
+        mapped = os.getuid() == 0 and (self.isolated or _open_to_all(*_readable()))
+        processors = sorted(os.sched_getaffinity(0))
+        self.cpu = processors[number % len(processors)]
         self.uid = FIRST_UID + (os.getpid() * 64 + number) % 100_000_000 if mapped else None
-        self.inner_uid = 1000 if mapped and self.isolated else self.uid
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.course = tempfile.TemporaryDirectory(prefix="grading-course-")
-        self.course_inside = "/course" if self.isolated else self.course.name
         try:
-            _lay_out_course(self.course.name)
-            self._start(theirs)
+            with theirs:
+                _lay_out_course(self.course.name)
+                self._start(theirs)
         except BaseException:
             self.close()
             raise
-        finally:
-            theirs.close()
 
     @property
     def layers(self):
@@ -193,65 +169,56 @@ class Cell:
 
     def worker_limits(self, lab=None) -> bytes:
         """The request for one worker, beside which the given files of the lab of that name lie."""
-        wanted = "memory_bytes address_space_bytes processes disk_bytes files cpu_s".split()
-        request = {name: getattr(self.limits, name) for name in wanted}
-        request |= {"uid": self.inner_uid, "lab": lab and f"{self.course_inside}/{lab}"}
-        return json.dumps(request).encode()
+        uid = INNER_UID if self.uid is not None and self.isolated else self.uid
+        course = "/course" if self.isolated else self.course.name
+        more = {name: getattr(self.limits, name) for name in ("cpu_s", "address_space_bytes")}
+        more |= {"uid": uid, "lab": lab and f"{course}/{lab}"}
+        return json.dumps(asdict(self.limits) | more).encode()
 
     def _start(self, theirs):
         prefix, packages = _readable()
-        python = str(Path(sys.executable).resolve())
-        if self.isolated:
-            paths = ["/inside", "/packages", "/course"]
-            readable = [str(prefix), "/usr", "/lib", "/lib64", *paths]
-        else:
+        paths = ["/inside", "/packages", "/course"]
+        if not self.isolated:
             paths = [str(INSIDE), *{str(path.parent) for path in packages}, self.course.name]
-            readable = [str(prefix), "/usr", "/lib", "/lib64", *paths, *map(str, packages)]
-        inside = ("/inside", "/packages", "/course")
-        readable = [p for p in readable if p in inside or os.path.exists(p)]
-        start = f"import sys; sys.path[:0] = {paths!r}; import fork_server; fork_server.main()"
-        config = json.dumps(
-            {"layers": self.machine.layers, "readable": readable, "control": theirs.fileno()}
-        )
-        command = [python, "-I", "-S", "-B", "-c", start, config]
-        environment = {
-            "PATH": "/usr/bin:/bin",
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "LANG": "C.UTF-8",
-            "HOME": "/tmp",
+        config = {
+            "layers": self.machine.layers,
+            "readable": [str(prefix), "/usr", "/lib", "/lib64", *paths],
+            "control": theirs.fileno(),
         }
+        start = f"import sys; sys.path[:0] = {paths!r}; import fork_server; fork_server.main()"
+        command = [str(Path(sys.executable).resolve()), "-I", "-S", "-B", "-c", start]
+        command.append(json.dumps(config))
         keep = [theirs.fileno()]
-        with contextlib.ExitStack() as ours:
-            with contextlib.ExitStack() as given:
-                if self.isolated:
-                    info, info_theirs = _pipe(ours, given)
-                    block_theirs, block = _pipe(given, ours)
-                    keep += [info_theirs, block_theirs]
-                    command = self._bwrap(prefix, packages, info_theirs, block_theirs) + command
-                self.process = subprocess.Popen(
-                    command,
-                    env=environment,
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    pass_fds=keep,
-                )
-            self._pin(self.process.pid)
+        # bwrap closes the ends by which it says who its child is and hears that users are mapped
+        with theirs.dup() as info, theirs.dup() as block:
             if self.isolated:
-                self._map_users(info, block)
-        self.control.settimeout(30)
-        try:
-            ready = self.control.recv(64)
-        except (TimeoutError, ConnectionError):
-            ready = b""
-        if ready != b"ready":
-            self.process.kill()
-            why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
-            raise Problem(f"the sandbox did not start: {why or 'no answer within 30 s'}")
+                keep += [info.fileno(), block.fileno()]
+                command = self._bwrap(prefix, packages, *keep[1:]) + command
+            self.process = subprocess.Popen(
+                command,
+                env=ENVIRONMENT | ONE_THREAD,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=keep,
+            )
+        theirs.close()
+        self._pin(self.process.pid)
+        self.control.settimeout(START_S)
+        if self.isolated:
+            self._map_users()
+        self._said()
         self.control.settimeout(None)
+
+    def _said(self) -> bytes:
+        """What the sandbox says next while it starts; a Problem if it does not."""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            if said := self.control.recv(4096):
+                return said
+        self.process.kill()
+        why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
+        raise Problem(f"the sandbox did not start: {why or f'no answer within {START_S} s'}")
 
     def _bwrap(self, prefix, packages, info, block):
         command = [
@@ -280,30 +247,24 @@ class Cell:
         # nothing that one submission writes may be there for the next
         return command + ["--remount-ro", "/dev", "--remount-ro", "/", "--"]
 
-    def _map_users(self, info, block):
+    def _map_users(self):
         """Give the fork server uid 0 of its namespace and, if we are root, the workers another."""
-        text = b""
+        text = self._said()
         while not text.strip().endswith(b"}"):
-            chunk = os.read(info, 4096)
-            if not chunk:
-                why = self.process.stderr.read().decode(errors="replace").strip()[-400:]
-                raise Problem(f"bwrap failed: {why}")
-            text += chunk
+            text += self._said()
         child = json.loads(text)["child-pid"]
         self._pin(child)
-        uid, gid = os.getuid(), os.getgid()
-        uids, gids = f"0 {uid} 1\n", f"0 {gid} 1\n"
-        if self.uid is not None:
-            uids += f"1000 {self.uid} 1\n"
-            gids += f"1000 {self.uid} 1\n"
+        maps = {"uid_map": f"0 {os.getuid()} 1\n", "gid_map": f"0 {os.getgid()} 1\n"}
+        if self.uid is None:
+            maps = {"setgroups": "deny"} | maps
+        else:
+            maps = {name: text + f"{INNER_UID} {self.uid} 1\n" for name, text in maps.items()}
         try:
-            if self.uid is None:
-                Path(f"/proc/{child}/setgroups").write_text("deny")
-            Path(f"/proc/{child}/uid_map").write_text(uids)
-            Path(f"/proc/{child}/gid_map").write_text(gids)
+            for name, text in maps.items():
+                Path(f"/proc/{child}/{name}").write_text(text)
         except OSError as error:
             raise Problem(f"the user namespace cannot be set up: {error}") from None
-        os.write(block, b"1")
+        self.control.send(b"1")
 
     def _pin(self, pid):
         """Keep a worker on its judge's processor: they take turns, and never work at once."""
@@ -311,10 +272,9 @@ class Cell:
             os.sched_setaffinity(pid, {self.cpu})
 
     def close(self):
-        process = getattr(self, "process", None)
-        if process is not None:
-            process.kill()
-            process.wait()
-            process.stderr.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()
         self.control.close()
         self.course.cleanup()

@@ -458,7 +458,7 @@ def test_usual_places_for_a_course_are_accepted(monkeypatch):
 
 
 def test_a_sandbox_that_does_not_start_keeps_no_descriptor():
-    machine = replace(inspect_machine(), bwrap="/nowhere/bwrap", namespaces=True)
+    machine = replace(inspect_machine(), bwrap="/nowhere/bwrap", layers=("namespaces",))
     before = os.listdir("/proc/self/fd")
     with pytest.raises(OSError):
         Cell(Limits(), machine, weak=True)
