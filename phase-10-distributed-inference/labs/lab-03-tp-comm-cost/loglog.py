@@ -61,12 +61,9 @@ def loglog_svg(title, series, crossover_bytes=None):
             plot.dot(x, y, SERIES[number], number)
             if size in one["given"]:
                 plot.dot(x, y, "bg", number, 2.4)
-    previous = (
-        -math.inf
-    )  # labels stand at the right end of the curves, pushed apart when these meet
-    for y, number in sorted(
-        (plot.y(one["predict"](payloads[-1])), i) for i, one in enumerate(series)
-    ):
+    ends = sorted((plot.y(one["predict"](payloads[-1])), i) for i, one in enumerate(series))
+    previous = -math.inf
+    for y, number in ends:  # labels stand at the ends of the curves, pushed apart when these meet
         previous = max(y + 4, previous + 17)
         plot.text(plot.right + 10, previous, series[number]["label"], SERIES[number], "start")
     labels = " and ".join(one["label"] for one in series)
