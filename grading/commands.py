@@ -1,6 +1,5 @@
 """The commands of `python -m grading`."""
 
-import contextlib
 import os
 import statistics
 import subprocess
@@ -66,10 +65,9 @@ def _secret(options) -> bytes | None:
         return None
     try:
         secret = Path(options.secret).read_bytes()
+        problem = f"holds {len(secret)} bytes" if len(secret) < 16 else ""
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
-    else:
-        problem = f"holds {len(secret)} bytes" if len(secret) < 16 else ""
     if problem:
         raise Problem(
             f"--secret {options.secret} {problem}; give a file of at least 16 random bytes, such "
@@ -99,10 +97,19 @@ def _check_machine(options):
 
 def _check_private(options):
     """Nothing that is kept from submissions may lie where they can read."""
-    named = {name: vars(options).get(name) for name in ("submissions", "file")}
-    names = ("secret", "out", "roster", *RESULTS)
-    named |= {f"--{name}": vars(options).get(name) for name in names}
-    check_private({"the course": ROOT} | {what: path for what, path in named.items() if path})
+    places = {"the course": ROOT}
+    for name in (
+        "submissions",
+        "file",
+        "--secret",
+        "--out",
+        "--roster",
+        "--results",
+        "--classroom",
+    ):
+        if path := vars(options).get(name.lstrip("-")):
+            places[name] = path
+    check_private(places)
 
 
 def _check_tests(labs):
@@ -130,16 +137,25 @@ def _check_tests(labs):
 def run(options) -> int:
     console, limits, secret = _console(), _limits(options), _secret(options)
     _check_private(options)
-    people, found, engine = _read_class(options, limits)
+    only = _lab(options.lab) if options.lab else None
+    if options.jobs is not None and options.jobs < 1:
+        raise Problem(f"--jobs {options.jobs}: give at least 1")
+    deadline, weak = _deadline(options.deadline), options.allow_weak_sandbox
+    sbatch = engines.check(options.cluster, options.slurm, weak)
+    if options.cluster in engines.HERE:  # else the sandboxes are on other machines
+        _check_machine(options)
+    people = read_roster(options.roster) if options.roster else None
+    labs, place = labs_by_prefix(), options.submissions
+    found = read_submissions(place, labs, only, limits.source_bytes, deadline=deadline)
     _show_found(console, found)
     if not found.submissions:
         raise Problem(
-            f"no submission was recognised in {options.submissions}; expected "
-            "NAME/lab-01*/starter.py, NAME/starter-01.py, or an export of Canvas, Moodle, "
-            "Blackboard, Brightspace, Gradescope or GitHub Classroom"
+            f"no submission was recognised in {place}; expected NAME/lab-01*/starter.py, "
+            "NAME/starter-01.py, or an export of Canvas, Moodle, Blackboard, Brightspace, "
+            "Gradescope or GitHub Classroom"
         )
     here = sorted({submission.lab for submission in found.submissions})
-    _check_tests(labs_by_prefix()[prefix] for prefix in here)
+    _check_tests(labs[prefix] for prefix in here)
     with Gradebook(options.out, write=True) as gradebook:
         if people is not None:
             gradebook.set_people(people)
@@ -151,7 +167,17 @@ def run(options) -> int:
         if options.again:
             gradebook.set_aside(_student(gradebook, name) for name in options.again)
         secret = secret or gradebook.secret()
-        held = _grade(console, gradebook, rows, limits, secret, engine, options)
+
+        def grade(jobs):
+            results = engines.grade(jobs, limits, secret, options, sbatch)
+            hidden = not console.is_terminal
+            return track(results, "grading", len(jobs), console=console, disable=hidden)
+
+        started = time.monotonic()
+        graded, held = grade_missing(gradebook, rows, limits, secret, weak, grade)
+        seconds, known = time.monotonic() - started, len(rows) - graded - held
+        per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
+        console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
         _export(gradebook, options)
         _summary(console, gradebook.records(), gradebook.waiting())
         _show_absent(console, gradebook, rows)
@@ -166,42 +192,6 @@ def run(options) -> int:
         count = _count(look, "hand-in needs", "hand-ins need")
         console.print(f"[yellow]{count} a look, listed at the top.[/]")
     return 1 if held or look else 0
-
-
-def _read_class(options, limits):
-    """(the roster or None, what was found, what will grade it); Problem before any work."""
-    only = _lab(options.lab) if options.lab else None
-    if options.jobs is not None and options.jobs < 1:
-        raise Problem(f"--jobs {options.jobs}: give at least 1")
-    deadline, weak = _deadline(options.deadline), options.allow_weak_sandbox
-    sbatch = engines.check(options.cluster, options.slurm, weak)
-    if options.cluster in engines.HERE:  # else the sandboxes are on other machines
-        _check_machine(options)
-    people = read_roster(options.roster) if options.roster else None
-    found = read_submissions(
-        options.submissions, labs_by_prefix(), only, limits.source_bytes, deadline=deadline
-    )
-
-    def engine(secret):
-        where = options.cluster, options.out, options.jobs, sbatch
-        return engines.engine(limits, secret, weak, *where)
-
-    return people, found, engine
-
-
-def _grade(console, gradebook, rows, limits, secret, engine, options) -> int:
-    """What has no record yet; how many of them are held."""
-    started, weak = time.monotonic(), options.allow_weak_sandbox
-
-    def counted(jobs):
-        hidden = not console.is_terminal
-        return track(engine(secret)(jobs), "grading", len(jobs), console=console, disable=hidden)
-
-    graded, held = grade_missing(gradebook, rows, limits, secret, weak, counted, lambda *_: None)
-    seconds, known = time.monotonic() - started, len(rows) - graded - held
-    per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
-    console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
-    return held
 
 
 def _deadline(text):
@@ -238,29 +228,23 @@ def _show(console, label, text):
 def _show_absent(console, gradebook, submissions):
     """Rows that an earlier run made, of students or files that this one did not find."""
     here = {(submission.student, submission.lab) for submission in submissions}
-    students, labs = ({pair[n] for pair in here} for n in (0, 1))
-    absent = [
-        f"{student} {lab}"
-        for student, lab in sorted(gradebook.roster() - here)
-        if student not in students or lab in labs
-    ]
+    students, labs = map(set, zip(*here, strict=True))
+    others = sorted(gradebook.roster() - here)
+    absent = [f"{who} {lab}" for who, lab in others if who not in students or lab in labs]
     if absent:
         rows = _count(len(absent), "row of an earlier run is", "rows of earlier runs are")
-        some = escape(", ".join(absent[:8])) + (", ..." if len(absent) > 8 else "")
-        console.print(
+        some = escape(", ".join(absent[:8])) + ", ..." * (len(absent) > 8)
+        told = (
             f"[yellow]{rows} kept, though not among these submissions:[/] {some}. To be without, "
-            "grade into another folder with --out.",
-            soft_wrap=True,
         )
+        console.print(told + "grade into another folder with --out.", soft_wrap=True)
 
 
 def _summary(console, records, waiting):
     labs = sorted({record["lab"] for record in records})
     table = Table(box=None, pad_edge=False)
-    table.add_column("Student", no_wrap=True)
-    for lab in labs:
-        table.add_column(lab, justify="right", no_wrap=True)
-    table.add_column("Next step", no_wrap=True)
+    for name in ("Student", *labs, "Next step"):
+        table.add_column(name, justify="right" if name in labs else "left", no_wrap=True)
     students = {}
     for record in records:
         students.setdefault(record["student"], {})[record["lab"]] = record
@@ -284,19 +268,14 @@ def _summary(console, records, waiting):
             f"{sum(score == 100 for score in scores)} with full marks"
             + (f", {not_run} of 100 points not run here" if not_run else "")
         )
-    weak = sum(record["integrity"] != "isolated" for record in records)
-    if weak:
+    if weak := sum(record["integrity"] != "isolated" for record in records):
         count = _count(weak, "record was", "records were")
         console.print(f"[red]{count} made in a weak sandbox.[/]")
     for student, lab, why in waiting[:10]:
-        _show_waiting(console, student, lab, why)
+        line = f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}"
+        console.print(line, soft_wrap=True)
     if len(waiting) > 10:
         console.print(f"... and {len(waiting) - 10} more without a score")
-
-
-def _show_waiting(console, student, lab, why):
-    line = f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}"
-    console.print(line, soft_wrap=True)
 
 
 def _count(number, one, several=None):
@@ -357,11 +336,7 @@ def _hand_in(place, lab, limits):
 
 
 def _show_record(console, record):
-    console.print(
-        f"[bold]{record['lab_name']}[/]  {record['score']} of {record['max_score']} points"
-        + (f", {record['not_run']} could not be run here" if record["not_run"] else "")
-        + (f"; {record['late']}" if record.get("late") else "")
-    )
+    console.print(f"[bold]{record['lab_name']}[/]  {feedback.score(record)}")
     for claim in (claim for claim in record["claims"] if not claim["broken"]):
         color = COLORS.get(claim["outcome"], "red")
         label = feedback.LABELS[claim["outcome"]]
@@ -382,14 +357,6 @@ def _show_record(console, record):
 # --- what a gradebook says ------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _open(options, write=False):
-    if write and not Path(options.out, "gradebook.sqlite").exists():
-        raise Problem(f"no grades in {options.out}; `python -m grading run` makes some")
-    with Gradebook(options.out, write) as gradebook:
-        yield gradebook
-
-
 def _student(gradebook, wanted):
     """The one student of that name, or of whose name it is a part."""
     names = {student for student, _ in gradebook.roster()}
@@ -401,7 +368,7 @@ def _student(gradebook, wanted):
             "list them"
         )
     if len(those) > 1:
-        some = ", ".join(sorted(those)[:8]) + (", ..." if len(those) > 8 else "")
+        some = ", ".join(sorted(those)[:8]) + ", ..." * (len(those) > 8)
         raise Problem(f"'{wanted}' could be {some}; give more of the name")
     return those.pop()
 
@@ -418,7 +385,7 @@ def _export(gradebook, options, formats=()):
 
 def status(options) -> int:
     console = _console()
-    with _open(options) as gradebook:
+    with Gradebook(options.out) as gradebook:
         records, waiting, seconds = gradebook.records(), gradebook.waiting(), gradebook.seconds()
     console.print(f"{len(records)} graded, {len(waiting)} without a score.")
     if seconds:
@@ -432,7 +399,7 @@ def export(options) -> int:
     formats = options.format or ()
     if unknown := [name for name in formats if name not in MAKERS]:
         raise Problem(f"--format {unknown[0]}: there are {', '.join(MAKERS)}")
-    with _open(options) as gradebook:
+    with Gradebook(options.out) as gradebook:
         paths = _export(gradebook, options, formats)
     for path in paths:
         print(path)
@@ -440,7 +407,7 @@ def export(options) -> int:
 
 
 def adjust(options) -> int:
-    with _open(options, write=True) as gradebook:
+    with Gradebook(options.out, write=True, old=True) as gradebook:
         student, lab = _student(gradebook, options.student), _lab(options.lab)
         if (student, lab) not in gradebook.roster():
             raise Problem(
@@ -448,52 +415,52 @@ def adjust(options) -> int:
             )
         gradebook.adjust(student, lab, options.points, clean(options.because))
         _export(gradebook, options)
-        records = gradebook.records()
-    for record in records:
-        if (record["student"], record["lab"]) == (student, lab):
-            print(f"{student} {lab}: {record['score']} of {record['max_score']} points")
+        for record in gradebook.records():
+            if (record["student"], record["lab"]) == (student, lab):
+                print(f"{student} {lab}: {record['score']} of {record['max_score']} points")
     return 0
 
 
 def diff(options) -> int:
     """Between two gradebooks, or what counts now and what counted before in one."""
-    with _open(options) as gradebook:
+    with Gradebook(options.out) as gradebook:
         now, before = gradebook.records(), gradebook.former()
     if options.other:
         with Gradebook(options.other) as gradebook:
             before = gradebook.records()
-    before = {(record["student"], record["lab"]): record for record in before}
+    now, before = ({(r["student"], r["lab"]): r for r in records} for records in (now, before))
     changed = 0
-    for record in now:
-        old = before.pop((record["student"], record["lab"]), None)
-        changed += old is not None and _show_changes(old, record)
-        if old is None and options.other:
+    for student, lab in now | before:
+        old, new = before.get((student, lab)), now.get((student, lab))
+        if old and new:
+            lines = _changes(old, new)
+        elif options.other:
+            lines = [f"new, {new['score']}" if new else f"gone, was {old['score']}"]
+        else:
+            lines = []  # graded for the first time, or not yet again
+        if lines:
             changed += 1
-            print(f"{record['student']} {record['lab']}: new, {record['score']}")
-    for (student, lab), record in before.items() if options.other else ():
-        changed += 1
-        print(f"{student} {lab}: gone, was {record['score']}")
+            print(f"{student} {lab}: {lines[0]}", *lines[1:], sep="\n")
     print(f"{_count(changed, 'row')} changed.")
     return 1 if changed else 0
 
 
-def _show_changes(old, new):
+def _changes(old, new):
+    """Both scores, and each claim that differs; nothing if all is the same."""
     was, is_ = ({claim["name"]: claim for claim in record["claims"]} for record in (old, new))
     nothing = {"earned": 0, "outcome": "not_there", "text": ""}
-    lines = []
-    for name in {**was, **is_}:
+    lines = [f"{old['score']} -> {new['score']}"]
+    for name in was | is_:
         one, two = was.get(name, nothing), is_.get(name, nothing)
         if (one["earned"], one["outcome"]) != (two["earned"], two["outcome"]):
             labels = (feedback.LABELS.get(c["outcome"], "not there") for c in (one, two))
             points = f"{one['earned']} -> {two['earned']}"
             lines.append(f"  {points}  {' -> '.join(labels)}  {two['text'] or one['text']}")
-    if lines or old["score"] != new["score"]:
-        print(f"{new['student']} {new['lab']}: {old['score']} -> {new['score']}", *lines, sep="\n")
-    return bool(lines) or old["score"] != new["score"]
+    return lines if len(lines) > 1 or old["score"] != new["score"] else []
 
 
 def forget(options) -> int:
-    with _open(options, write=True) as gradebook:
+    with Gradebook(options.out, write=True, old=True) as gradebook:
         student = _student(gradebook, options.student)
         places = [r["place"] for r in gradebook.records() if r["student"] == student and r["place"]]
         gradebook.forget(student)

@@ -10,6 +10,7 @@ reaches neither; a weakly sandboxed one might, so there is no cluster for those.
 import atexit
 import contextlib
 import itertools
+import os
 import queue
 import re
 import threading
@@ -67,7 +68,8 @@ def grade_on_dask(jobs, limits, secret, address, count, out=None, options=None):
     """Yield (key, submission, result, seconds) as a Dask cluster finishes them.
 
     `address`: a scheduler's, "local" or "slurm", whose jobs' files go below `out` and whose sbatch
-    takes `options`. `count`: how many at a time, on Slurm None for a job per fifty submissions.
+    takes `options`. `count`: how many at a time, by default this machine's processors, on Slurm a
+    job per fifty submissions.
     """
     waiting = {f"grade-{key}": (key, submission) for key, submission in jobs}
     if not waiting:
@@ -122,10 +124,9 @@ def _connect(stack, address, count, number, limits, out, options):
     )
     cluster, slurm = address, None
     if address == "local":
-        cluster = LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-        )
-        stack.enter_context(cluster)
+        count = count or len(os.sched_getaffinity(0))
+        here = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+        cluster = stack.enter_context(LocalCluster(n_workers=count, **here))
     elif address == "slurm":
         from grading.slurm import SlurmWorkers
 
@@ -143,6 +144,4 @@ def _connect(stack, address, count, number, limits, out, options):
             "scheduler's address such as tcp://host:8786, with workers started by "
             "`PYTHONPATH=COURSE dask worker ADDRESS`"
         ) from None
-    if slurm:
-        slurm.look(progress=number)
     return client, slurm

@@ -56,16 +56,11 @@ def sbatch_options(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def engine(limits, secret, weak, where, out, jobs_at_once, sbatch):
-    """What grades a list of jobs: this machine (`where` is None) or a cluster."""
-    at_once = jobs_at_once or len(os.sched_getaffinity(0))
+def grade(jobs, limits, secret, options, sbatch):
+    """What this machine or a cluster yields of a list of jobs, as `grade_locally` does."""
+    if not options.cluster:
+        count = options.jobs or len(os.sched_getaffinity(0))
+        return grade_locally(jobs, limits, secret, options.allow_weak_sandbox, count)
+    from grading.dask_engine import grade_on_dask
 
-    def grade(jobs):
-        if where:
-            from grading.dask_engine import grade_on_dask
-
-            count = jobs_at_once if where == "slurm" else at_once
-            return grade_on_dask(jobs, limits, secret, where, count, out, sbatch)
-        return grade_locally(jobs, limits, secret, weak, at_once)
-
-    return grade
+    return grade_on_dask(jobs, limits, secret, options.cluster, options.jobs, options.out, sbatch)

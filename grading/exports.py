@@ -56,6 +56,11 @@ class Grades:
             table.setdefault(student, {}).setdefault(lab, None)
         return dict(sorted(table.items()))
 
+    def labs(self) -> list[str]:
+        return sorted(
+            {record["lab"] for record in self.records} | {lab for _, lab, _ in self.waiting}
+        )
+
 
 def write_exports(gradebook: Gradebook, folder, formats=()) -> list[Path]:
     """Write the formats (all, if none is named); the paths written or already as they should be."""
@@ -95,26 +100,23 @@ def _csv(rows):
 
 def as_csv(grades):
     """grades.csv, which Excel opens: a row per student, a column per lab; empty means no score."""
-    table = grades.by_student()
-    labs = sorted({lab for row in table.values() for lab in row})
-    known = {person.student: person for person in grades.people}
+    labs, known = grades.labs(), {person.student: person for person in grades.people}
     about = ("id", "sis_id", "email", "group") if known else ()
     ends = ["total", "not run here", "late", "adjusted", "integrity", "waiting"]
     rows = [["student", *(name.replace("_", " ") for name in about), *labs, *ends]]
-    for student, row in table.items():
-        there = {lab: record for lab, record in row.items() if record}
-        adjusted = {lab: _adjustment(record) for lab, record in there.items()}
+    for student, row in grades.by_student().items():
+        there = [record for _, record in sorted(row.items()) if record]
         rows.append(
             [
                 cell(student),
                 *(cell(getattr(known.get(student), name, "")) for name in about),
                 *(_score(row.get(lab)) for lab in labs),
-                sum(record["score"] for record in there.values()),
-                sum(record["not_run"] for record in there.values()),
-                _by_lab({lab: record["late"] for lab, record in there.items()}),
-                _by_lab(adjusted),
-                " ".join(sorted({record["integrity"] for record in there.values()})),
-                " ".join(sorted(row.keys() - there.keys())),
+                sum(record["score"] for record in there),
+                sum(record["not_run"] for record in there),
+                _by_lab(there, lambda record: record["late"]),
+                _by_lab(there, _adjustment),
+                " ".join(sorted({record["integrity"] for record in there})),
+                " ".join(sorted(lab for lab, record in row.items() if not record)),
             ]
         )
     return {"grades.csv": "\ufeff" + _csv(rows)}
@@ -130,8 +132,10 @@ def _adjustment(record):
     return next((c["text"] for c in record["claims"] if c["outcome"] == "adjusted"), "")
 
 
-def _by_lab(texts):
-    return cell("; ".join(f"{lab}: {text}" for lab, text in sorted(texts.items()) if text))
+def _by_lab(records, text):
+    return cell(
+        "; ".join(f"{record['lab']}: {said}" for record in records if (said := text(record)))
+    )
 
 
 def as_canvas(grades):
@@ -147,17 +151,14 @@ def as_moodle(grades):
 
 
 def _import_file(file, head, fields, grades, possible=False):
-    if not grades.people:
-        return {}
-    table = grades.by_student()
-    labs = sorted({lab for row in table.values() for lab in row})
+    table, labs = grades.by_student(), grades.labs()
     rows = [[*head, *labs]]
     rows += [["    Points Possible", *[""] * (len(head) - 1), *[100] * len(labs)]] * possible
     for person in grades.people:
         row = table.get(person.student, {})
-        own = [cell(asdict(person)[field]) for field in fields.split()]
+        own = [cell(getattr(person, field)) for field in fields.split()]
         rows.append([*own, *(_score(row.get(lab)) for lab in labs)])
-    return {file: _csv(rows)}
+    return {file: _csv(rows)} if grades.people else {}
 
 
 def public(record) -> dict:
@@ -207,17 +208,16 @@ def as_junit(grades):
 
 
 def _tests(records):
-    """(record, claim, the claim's name in a total of all the records) of each."""
+    """(claim, its name in a total of all the records, whether it passed) of each."""
     for record in records:
         lab = f"{record['lab']}: " if len(records) > 1 else ""
         for claim in record["claims"]:
-            yield record, claim, lab + claim["text"]
+            yield claim, lab + claim["text"], KINDS.get(claim["outcome"]) == "passed"
 
 
 def gradescope_results(records) -> dict:
     """One student's records as Gradescope's results.json, with one total."""
     integrity = " ".join(sorted({record["integrity"] for record in records}))
-    keys = " ".join(record["key"] for record in records if "key" in record)
     steps = "\n".join(next_step(record) for record in records)
     return {
         "score": sum(record["score"] for record in records),
@@ -227,17 +227,17 @@ def gradescope_results(records) -> dict:
         "test_name_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "extra_data": {"key": keys, "integrity": integrity},
+        "extra_data": {"integrity": integrity},
         "tests": [
             {
                 "name": name,
                 "score": claim["earned"],
                 "max_score": claim["points"],
-                "status": "passed" if KINDS.get(claim["outcome"]) == "passed" else "failed",
+                "status": "passed" if passed else "failed",
                 "output": f"{LABELS[claim['outcome']]}. {sentence(claim)}".strip(),
                 "tags": [claim["outcome"]],
             }
-            for _, claim, name in _tests(records)
+            for claim, name, passed in _tests(records)
         ],
     }
 
@@ -252,7 +252,7 @@ def classroom_result(records) -> dict:
         "tests": [
             {
                 "name": name,
-                "status": "pass" if KINDS.get(claim["outcome"]) == "passed" else "fail",
+                "status": "pass" if passed else "fail",
                 "score": claim["earned"],
                 "message": sentence(claim),
                 "test_code": claim["name"],
@@ -260,7 +260,7 @@ def classroom_result(records) -> dict:
                 "line_no": 0,
                 "duration": 0,
             }
-            for _, claim, name in _tests(records)
+            for claim, name, passed in _tests(records)
         ],
     }
 
@@ -276,7 +276,8 @@ def as_ctrf(grades):
             "suite": [record["lab"], record["student"]],
             "extra": {"points": claim["points"], "earned": claim["earned"]},
         }
-        for record, claim, _ in _tests(grades.records)
+        for record in grades.records
+        for claim in record["claims"]
     ]
     found = [test["status"] for test in tests]
     kinds = ("passed", "failed", "pending", "skipped", "other")
@@ -287,23 +288,26 @@ def as_ctrf(grades):
     return {"ctrf.json": to_json("ctrf", whole)}
 
 
-def as_html(grades):
-    files = {"html/index.html": index_page(grades)}
+def _pages(grades):
+    """(what a file of theirs is called, their page) of each student."""
     for student, row in grades.by_student().items():
-        own = [row[lab] for lab in sorted(row) if row[lab]]
-        files[f"html/{file_name(student)}.html"] = student_page(student, own)
-    return files
+        own = [record for _, record in sorted(row.items()) if record]
+        yield file_name(student), student_page(student, own)
+
+
+def as_html(grades):
+    files = {f"html/{name}.html": page for name, page in _pages(grades)}
+    return files | {"html/index.html": index_page(grades)}
 
 
 def as_feedback(grades):
     """feedback/NAME.zip: a student's page, as one archive to upload where they see it."""
     files = {}
-    for path, page in as_html(grades).items():
+    for name, page in _pages(grades):
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as out:  # its times are 1980: the same bytes again
             out.writestr(zipfile.ZipInfo("feedback.html"), page)
-        files[path.replace("html", "feedback", 1).replace(".html", ".zip")] = archive.getvalue()
-    files.pop("feedback/index.zip")
+        files[f"feedback/{name}.zip"] = archive.getvalue()
     return files
 
 

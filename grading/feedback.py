@@ -1,5 +1,7 @@
 """What a record says to its student: one word and one sentence per claim, one next step."""
 
+from collections import Counter
+
 LABELS = {
     "passed": "passed",
     "failed": "failed",
@@ -15,8 +17,7 @@ LABELS = {
     "missing": "not handed in",
     "adjusted": "adjusted",
 }
-NOT_LOADED = "Nothing could be graded: "
-QUIET = ("passed", "adjusted", "missing")
+INCIDENTS = ("protocol", "crashed", "memory", "timeout", "output")
 
 
 def sentence(claim) -> str:
@@ -25,6 +26,13 @@ def sentence(claim) -> str:
     if claim["hint"]:
         text += ("" if text.endswith(".") else ".") + f" Hint: {claim['hint']}."
     return text.strip()
+
+
+def score(record) -> str:
+    """The points, and what an instructor or student should know beside them."""
+    not_run = f", {record['not_run']} could not be run here" if record["not_run"] else ""
+    late = f"; {record['late']}" if record.get("late") else ""
+    return f"{record['score']} of {record['max_score']} points{not_run}{late}"
 
 
 def next_step(record) -> str:
@@ -37,8 +45,8 @@ def next_step_parts(record) -> tuple[str, str]:
     claims = record["claims"]
     broken = next((claim["broken"] for claim in claims if claim["broken"]), "")
     if broken:
-        return NOT_LOADED, broken
-    for wanted in (("protocol", "crashed", "memory", "timeout", "output"), ("failed",), ("todo",)):
+        return "Nothing could be graded: ", broken
+    for wanted in (INCIDENTS, ("failed",), ("todo",)):
         for claim in claims:
             if claim["outcome"] in wanted:
                 return f"{claim['text'].rstrip('.')}: ", sentence(claim)
@@ -48,26 +56,24 @@ def next_step_parts(record) -> tuple[str, str]:
     return "", "Run the lab's tests on your machine; they are the same ones."
 
 
-WHEN = "your result is what you get when "
-
-
 def common_mistakes(records) -> tuple[list, list]:
     """Two rankings of (lab, what, number of students): mistakes of the bank, claims not earned."""
-    mistakes, claims = {}, {}
+    mistakes, claims = set(), set()
     for record in records:
         for claim in record["claims"]:
             if claim["broken"]:
                 continue  # a file that does not load says nothing of its claims
             if claim["hint"]:
-                what = claim["hint"].removeprefix(WHEN)
-                mistakes.setdefault((record["lab"], what), set()).add(record["student"])
-            if claim["outcome"] not in (*QUIET, "not_run", "todo", "waits", "unreadable"):
-                claims.setdefault((record["lab"], claim["text"]), set()).add(record["student"])
+                what = claim["hint"].removeprefix("your result is what you get when ")
+                mistakes.add((record["lab"], what, record["student"]))
+            if claim["outcome"] in (*INCIDENTS, "failed"):
+                claims.add((record["lab"], claim["text"], record["student"]))
     return _ranked(mistakes), _ranked(claims)
 
 
-def _ranked(table):
-    rows = [(lab, what, len(students)) for (lab, what), students in table.items()]
+def _ranked(found):
+    counts = Counter((lab, what) for lab, what, _ in found)
+    rows = [(lab, what, count) for (lab, what), count in counts.items()]
     return sorted(rows, key=lambda row: (-row[2], row[0], row[1]))
 
 

@@ -41,49 +41,47 @@ IDENTITY = ("student", "lab", "place", "key", "late")
 
 def key_of(**parts) -> str:
     """The hash of named parts: str, bytes or None."""
-    digest = hashlib.sha256()
-    for name, value in sorted(parts.items()):
-        data = b"" if value is None else value.encode() if isinstance(value, str) else value
-        digest.update(f"{name}:{'-' if value is None else len(data)}:".encode() + data)
-    return digest.hexdigest()
+    text = json.dumps(parts, sort_keys=True, default=bytes.hex)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Gradebook:
-    """Open to write (one process at a time) or only to read."""
+    """Open to write (one process at a time; a new one unless `old`) or only to read."""
 
-    def __init__(self, folder, write=False):
+    def __init__(self, folder, write=False, old=False):
         self.path = Path(folder) / "gradebook.sqlite"
         self._lock = None
+        if not self.path.exists() and (old or not write):
+            raise Problem(f"no grades in {folder}; `python -m grading run` makes some")
         if write:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._take_lock()
-            except OSError as error:
-                raise Problem(
-                    f"cannot write to {self.path.parent} ({error.strerror}); give --out a folder "
-                    "that you may write to"
-                ) from None
-            self.db = sqlite3.connect(self.path.resolve().as_uri(), uri=True, timeout=10)
+            self._take_lock()
+        mode = "rwc" if write else "ro"
+        self.db = sqlite3.connect(f"{self.uri}?mode={mode}", uri=True, timeout=10)
+        if write:
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=FULL")
             self.db.execute("PRAGMA secure_delete=ON")  # who is forgotten is overwritten
             self.db.executescript(SCHEMA)
-        elif not self.path.exists():
-            raise Problem(f"no grades in {folder}; `python -m grading run` makes some")
-        else:
-            self.db = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=10
-            )
+
+    @property
+    def uri(self):
+        return self.path.resolve().as_uri()
 
     def _take_lock(self):
-        path = self.path.with_suffix(".lock")
-        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        folder = self.path.parent
         try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path.with_suffix(".lock"), "ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
+        except BlockingIOError:
+            self._lock.close()
             raise Problem(
-                f"another run is writing to {self.path.parent}; wait for it or change --out"
+                f"another run is writing to {folder}; wait for it or change --out"
+            ) from None
+        except OSError as error:
+            raise Problem(
+                f"cannot write to {folder} ({error.strerror}); give --out a folder that you may "
+                "write to"
             ) from None
 
     def __enter__(self):
@@ -93,15 +91,14 @@ class Gradebook:
         self.close()
 
     def close(self):
-        if self._lock is not None:
+        if self._lock:
             # Who may only read the folder cannot read a WAL; one who is reading now keeps it.
             with contextlib.suppress(sqlite3.Error):
                 self.db.execute("PRAGMA busy_timeout=0")
                 self.db.execute("PRAGMA journal_mode=DELETE")
         self.db.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._lock:
+            self._lock.close()
 
     def secret(self) -> bytes:
         """What the hidden numbers are made of: drawn once, for the owner of the folder alone."""
@@ -162,11 +159,11 @@ class Gradebook:
         self.db.execute("VACUUM")
 
     def merge(self, folder):
-        """Add what another gradebook holds; the one graded later counts where both have one."""
+        """Add what another gradebook holds; of the rows that both have, which it returns, the one
+        graded later counts."""
         with Gradebook(folder) as other:  # says what is wrong with it
-            held = [pair for pair in other.roster() if pair in self.roster()]
-        uri = f"{other.path.resolve().as_uri()}?mode=ro"
-        self.db.execute("ATTACH ? AS other", (uri,))
+            both = self.roster() & other.roster()
+        self.db.execute("ATTACH ? AS other", (f"{other.uri}?mode=ro",))
         newer = "SELECT max(graded_at) FROM {}.records WHERE student = h.student AND lab = h.lab"
         with self.db:
             self.db.execute(
@@ -180,7 +177,7 @@ class Gradebook:
         secret = other.path.with_suffix(".secret")
         if secret.exists() and not self.path.with_suffix(".secret").exists():
             self._write_secret(secret.read_bytes())
-        return held
+        return both
 
     def commit(self, key, student, lab, record, seconds):
         """One record, on the disk when this returns. The first one for a key stays."""

@@ -4,7 +4,7 @@ from collections import Counter
 from html import escape
 from statistics import median
 
-from grading.feedback import LABELS, common_mistakes, handed_in, next_step, sentence
+from grading.feedback import LABELS, common_mistakes, handed_in, next_step, score, sentence
 from grading.hidden import SAME_FOR_ALL
 from grading.sanitise import clean, file_name
 from labkit.svg import Drawing
@@ -48,41 +48,51 @@ def _text(value) -> str:
     return escape(clean(value), quote=True)
 
 
+def _cell(value, look="") -> str:
+    """A cell of text that is not HTML yet; `look` is its class, such as n for numbers."""
+    return f"<td{_class(look)}>{_text(value)}</td>"
+
+
+def _class(look):
+    return f' class="{look}"' if look else ""
+
+
+def _table(head, rows) -> str:
+    """`head`: (title, class) of each column; `rows`: the HTML of each one's cells, joined."""
+    titles = "".join(f"<th{_class(look)}>{title}</th>" for title, look in head)
+    lines = [f"<tr>{cells}</tr>\n" for cells in ([titles] if head else []) + rows]
+    return "<table>\n" + "".join(lines) + "</table>\n"
+
+
 def student_page(student, records) -> str:
     """One student's labs: score, next step, and a sentence for each claim that is not earned."""
     parts = [_HEAD.format(title=_text(student)), f"<h1>{_text(student)}</h1>\n"]
     for record in records:
-        score = f"{record['score']} of {record['max_score']} points"
-        if record["not_run"]:
-            score += f", {record['not_run']} could not be run here"
-        if record.get("late"):
-            score += f"; {record['late']}"
-        parts.append(f"<h2>{_text(record['lab_name'])}: {_text(score)}</h2>\n")
-        parts.append(f'<p class="next">Next: {_text(next_step(record))}</p>\n<table>\n')
+        parts.append(f"<h2>{_text(record['lab_name'])}: {_text(score(record))}</h2>\n")
+        parts.append(f'<p class="next">Next: {_text(next_step(record))}</p>\n')
         # why the file could not be loaded is said once, above, not once per claim
-        claims = [claim for claim in record["claims"] if not claim["broken"]]
-        if claims:
-            parts.append('<tr><th>Result</th><th class="n">Points</th><th>Claim</th></tr>\n')
-        for claim in claims:
-            look = _LOOK.get(claim["outcome"], "failed")
-            more = "" if claim["outcome"] == "passed" else _text(sentence(claim))
-            parts.append(
-                f'<tr><td class="word {look}">{LABELS[claim["outcome"]]}</td>'
-                f'<td class="n">{claim["earned"]} / {claim["points"]}</td>'
-                f"<td>{_text(claim['text'])}"
-                + (f'<br><span class="soft">{more}</span>' if more else "")
-                + "</td></tr>\n"
-            )
+        rows = [_claim(claim) for claim in record["claims"] if not claim["broken"]]
+        parts.append(_table([("Result", ""), ("Points", "n"), ("Claim", "")] if rows else [], rows))
         parts.append(
-            f'</table>\n<p class="soft">File {_text(record["source_sha256"][:12])}, tests '
+            f'<p class="soft">File {_text(record["source_sha256"][:12])}, tests '
             f"{_text(record['tests_sha256'][:12])}, integrity: {_text(record['integrity'])}.</p>\n"
         )
     return "".join(parts) + _END
 
 
+def _claim(claim) -> str:
+    more = "" if claim["outcome"] == "passed" else _text(sentence(claim))
+    more = f'<br><span class="soft">{more}</span>' if more else ""
+    return (
+        _cell(LABELS[claim["outcome"]], f"word {_LOOK.get(claim['outcome'], 'failed')}")
+        + _cell(f"{claim['earned']} / {claim['points']}", "n")
+        + f"<td>{_text(claim['text'])}{more}</td>"
+    )
+
+
 def index_page(grades) -> str:
     """Everyone's scores, their distribution, and the most common mistakes."""
-    records, waiting, students = grades.records, grades.waiting, grades.by_student()
+    records, students = grades.records, grades.by_student()
     labs = sorted({record["lab"] for record in records})
     there = [record for record in records if handed_in(record)]
     parts = [_HEAD.format(title="Grades"), "<h1>Grades</h1>\n"]
@@ -92,34 +102,30 @@ def index_page(grades) -> str:
         if scores:
             count = f"{len(scores)} submissions, median {median(scores):g}"
             parts.append(f"<h2>{lab}: {count}</h2>\n" + _histogram(scores))
-    mistakes, claims = common_mistakes(records)
+    mistakes, claims = (
+        [_cell(count, "n") + _cell(lab, "word") + _cell(what) for lab, what, count in rows[:10]]
+        for rows in common_mistakes(records)
+    )
+    # The claims whose numbers are the published ones: a table of answers would earn them.
+    same = [(lab, *row) for lab in labs for row in SAME_FOR_ALL.get(lab, {}).items()]
+    same = [_cell(lab, "word") + _cell(name) + _cell(why) for lab, name, why in same]
+    waiting = ["".join(map(_cell, row)) for row in grades.waiting]
+    counted = [("Students", "n"), ("Lab", "")]
     for title, head, rows in (
-        ("Most common mistakes", "What the result equals", mistakes),
-        ("Claims most often missed", "Claim", claims),
+        ("Most common mistakes", [*counted, ("What the result equals", "")], mistakes),
+        ("Claims most often missed", [*counted, ("Claim", "")], claims),
+        ("The same numbers for everybody", [("Lab", ""), ("Check", ""), ("Why", "")], same),
+        ("Not graded yet", [], waiting),
     ):
-        if rows:
-            parts.append(f'<h2>{title}</h2>\n<table>\n<tr><th class="n">Students</th><th>Lab</th>')
-            parts.append(f"<th>{head}</th></tr>\n")
-        for lab, what, count in rows[:10]:
-            parts.append(
-                f'<tr><td class="n">{count}</td><td class="word">{lab}</td>'
-                f"<td>{_text(what)}</td></tr>\n"
-            )
-        parts.append("</table>\n" if rows else "")
-    parts += _same_for_all(labs)
-    if waiting:
-        parts.append("<h2>Not graded yet</h2>\n<table>\n")
-        for student, lab, why in waiting:
-            parts.append(f"<tr><td>{_text(student)}</td><td>{lab}</td><td>{_text(why)}</td></tr>\n")
-        parts.append("</table>\n")
-    parts.append("<h2>Students</h2>\n<table>\n<tr><th>Student</th>")
-    parts += [f'<th class="n">{lab}</th>' for lab in labs] + ['<th class="n">Total</th></tr>\n']
+        parts.append(f"<h2>{title}</h2>\n{_table(head, rows)}" if rows else "")
+    rows = []
     for student, row in students.items():
-        parts.append(f'<tr><td><a href="{file_name(student)}.html">{_text(student)}</a></td>')
-        parts += [f'<td class="n">{_mark(row.get(lab))}</td>' for lab in labs]
+        marks = "".join(f'<td class="n">{_mark(row.get(lab))}</td>' for lab in labs)
         total = sum(record["score"] for record in row.values() if record)
-        parts.append(f'<td class="n">{total}</td></tr>\n')
-    return "".join(parts) + "</table>\n" + _END
+        link = f'<a href="{file_name(student)}.html">{_text(student)}</a>'
+        rows.append(f"<td>{link}</td>{marks}{_cell(total, 'n')}")
+    head = [("Student", ""), *((lab, "n") for lab in labs), ("Total", "n")]
+    return "".join(parts) + f"<h2>Students</h2>\n{_table(head, rows)}" + _END
 
 
 def _mark(record):
@@ -129,26 +135,9 @@ def _mark(record):
     marks = [f"{claim['earned']:+d}" for claim in record["claims"] if claim["name"] == "adjustment"]
     marks += ["late"] * bool(record.get("late"))
     marks += ["not readable"] * any(c["outcome"] == "unreadable" for c in record["claims"])
-    score = str(record["score"])
-    if not handed_in(record):
-        score = score if marks else "not handed in"
-    said = f' <span class="soft">{_text(", ".join(marks))}</span>' if marks else ""
-    return score + said
-
-
-def _same_for_all(labs) -> list[str]:
-    """The claims whose numbers are the published ones, whatever the secret: a table of answers
-    would earn them."""
-    rows = [
-        (lab, name, SAME_FOR_ALL[lab][name]) for lab in labs for name in SAME_FOR_ALL.get(lab, ())
-    ]
-    if not rows:
-        return []
-    parts = ["<h2>The same numbers for everybody</h2>\n<table>\n"]
-    parts.append("<tr><th>Lab</th><th>Check</th><th>Why</th></tr>\n")
-    for lab, name, why in rows:
-        parts.append(f'<tr><td class="word">{lab}</td><td>{name}</td><td>{_text(why)}</td></tr>\n')
-    return [*parts, "</table>\n"]
+    if marks:
+        return f'{record["score"]} <span class="soft">{_text(", ".join(marks))}</span>'
+    return str(record["score"]) if handed_in(record) else "not handed in"
 
 
 def _histogram(scores) -> str:

@@ -47,13 +47,13 @@ def read_roster(path) -> list[Person]:
         text = data.decode("cp1252", "replace")
     head = text.partition("\n")[0]
     lines = io.StringIO(text, newline="")
-    rows = list(csv.reader(lines, delimiter=max(",;\t", key=head.count)))
-    fields = [HEADERS.get(cell.strip().lower()) for cell in rows[0]] if rows else []
-    lower = [cell.strip().lower() for cell in rows[0]] if rows else []
-    if "name" not in fields and {"first name", "last name"} <= set(lower):
-        first, last = lower.index("first name"), lower.index("last name")
+    rows = [row for row in csv.reader(lines, delimiter=max(",;\t", key=head.count)) if row]
+    head = [cell.strip().lower() for cell in rows[0]] if rows else []
+    fields = [HEADERS.get(cell) for cell in head]
+    if "name" not in fields and {"first name", "last name"} <= set(head):
+        first, last = head.index("first name"), head.index("last name")
         fields.append("name")
-        rows = [[*row, " ".join(row[n].strip() for n in (first, last))] for row in rows if row]
+        rows = [[*row, f"{row[first].strip()} {row[last].strip()}"] for row in rows]
     if "name" not in fields:
         raise Problem(
             f"--roster {path} has no column called name; give a CSV file with a header of "

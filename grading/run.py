@@ -100,25 +100,21 @@ def grade_locally(jobs, limits, secret, weak, count, first=0):
             thread.join(max(0, deadline - time.monotonic()))
 
 
-def grade_missing(
-    gradebook: Gradebook, submissions, limits, secret, weak, engine, on_done
-) -> tuple[int, int]:
+def grade_missing(gradebook: Gradebook, submissions, limits, secret, weak, engine):
     """Grade every submission without a record; (graded now, held).
 
-    `engine(jobs)` yields (key, submission, result, seconds); on_done(submission, result) is called
-    after the record is on the disk.
+    `engine(jobs)` yields (key, submission, result, seconds).
     """
     jobs = list(jobs_of(submissions, limits, secret, weak))
     gradebook.set_hand_ins((s.student, s.lab, key, s.where, s.late) for key, s in jobs)
     known = gradebook.keys()
     graded = held = 0
     for key, submission, result, seconds in engine([j for j in jobs if j[0] not in known]):
+        about = key, submission.student, submission.lab
         if result["status"] == "graded":
-            record = record_of(submission, result, limits)
-            gradebook.commit(key, submission.student, submission.lab, record, seconds)
+            gradebook.commit(*about, record_of(submission, result, limits), seconds)
             graded += 1
         else:
-            gradebook.hold(key, submission.student, submission.lab, result["problem"])
+            gradebook.hold(*about, result["problem"])
             held += 1
-        on_done(submission, result)
     return graded, held

@@ -262,7 +262,9 @@ def _seconds(when, zone=None):
 
 
 def _time(text):
-    """A time as Blackboard or Brightspace writes it, or None."""
+    """A time as Gradescope, Blackboard or Brightspace writes it, or None."""
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text.strip().replace(" ", "T", 1).replace(" ", ""))
     text = re.sub(r"(\d?\d):?(\d\d) ?(?=[AP]M)", r"\1:\2 ", text.replace(",", ""))
     for form in _TIMES:
         with contextlib.suppress(ValueError):
@@ -585,31 +587,26 @@ def _patterns(entries, folder):
 
 
 def _gradescope_groups(entries):
-    """submission_12 -> (its members, when), as lines of submission_metadata.yml say."""
-    own = [entry for entry in entries if entry.path == _METADATA]  # a student's own says nothing
-    data = b""
-    with contextlib.suppress(Problem):
-        data = own[0].read(16 << 20) if own else b""
-    groups, times, submission, people = {}, {}, "", False
-    for line in data.decode("utf-8", "replace").split("\n"):
-        if match := re.match(r"submission_\d+(?=:)", line):
-            submission = match[0]
-        if re.match(r"  :", line):  # deeper stand a student's words too, such as what a test said
-            people = line.strip() == ":submitters:"
-        match = re.match(r"( +(?:- )?):(name|sid|email|created_at):(.+)", line)
-        if not match or not (value := _yaml_text(match[3])):
-            continue
-        members = groups.setdefault(submission, [])
-        if match[1] == "  " and match[2] == "created_at":
-            with contextlib.suppress(ValueError):
-                when = datetime.fromisoformat(value.replace(" ", "T", 1).replace(" ", ""))
-                times.setdefault(submission, when)
-        elif people and match[2] == "name":
-            members.append((_student(value, submission.removeprefix("submission_")), (value,)))
-        elif people and members and match[2] != "created_at":
-            name, clues = members[-1]
-            members[-1] = name, (*clues, value)
-    return {name: (members, times.get(name)) for name, members in groups.items() if members}
+    """submission_12 -> (its members, when), as submission_metadata.yml says."""
+    groups, text = {}, ""
+    with contextlib.suppress(
+        Problem, StopIteration
+    ):  # a student's own, further below, says nothing
+        metadata = next(entry for entry in entries if entry.path == _METADATA)
+        text = metadata.read(16 << 20).decode("utf-8", "replace")
+    for number, about in re.findall(r"(?ms)^submission_(\d+):(.*?)(?=^\S|\Z)", text):
+        # Deeper than two spaces stand a student's words too, such as what a test said.
+        people = re.search(r"(?ms)^  :submitters:\s*$(.*?)(?=^  :|\Z)", about)
+        when = re.search(r"(?m)^  :created_at:(.+)", about)
+        members = []
+        for one in re.split(r"(?m)^  - ", people[1] if people else "")[1:]:
+            said = re.findall(r"(?m)^ *:(name|sid|email):(.+)", one)
+            said = {name: value for name, text in said if (value := _yaml_text(text))}
+            if "name" in said:
+                members.append((_student(said["name"], number), tuple(said.values())))
+        if members:
+            groups[f"submission_{number}"] = members, _time(when[1]) if when else None
+    return groups
 
 
 def _yaml_text(text):
