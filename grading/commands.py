@@ -18,6 +18,7 @@ from rich.table import Table
 from grading import engines, feedback
 from grading.exports import (
     MAKERS,
+    Grades,
     classroom_result,
     gradescope_results,
     remove_student,
@@ -245,10 +246,8 @@ def _summary(console, records, waiting):
     table = Table(box=None, pad_edge=False)
     for name in ("Student", *labs, "Next step"):
         table.add_column(name, justify="right" if name in labs else "left", no_wrap=True)
-    students = {}
-    for record in records:
-        students.setdefault(record["student"], {})[record["lab"]] = record
-    shown = sorted(students.items())[:40]
+    students = Grades(records, [], []).by_student()
+    shown = list(students.items())[:40]
     names = max((len(clean(student, 28)) for student, _ in shown), default=0)
     room = max(20, console.width - max(names, len("Student")) - 8 * len(labs) - 2)
     for student, row in shown:
@@ -506,12 +505,10 @@ def doctor(options) -> int:
             why = machine.missing.get(layer, "not available to this user")
             console.print(f"  [red]missing[/] {layer} ({needed}): {escape(why)}")
     console.print("A probe inside the sandbox tried:")
-    escaped = 0
     for what, refused, detail in attempts:
-        escaped += not refused
         word = "[green]refused[/]" if refused else "[red]ALLOWED[/]"
         console.print(f"  {word} {what}: {escape(clean(detail, 100))}", soft_wrap=True)
-    whole = all(layer in layers for layer in REQUIRED) and not escaped
+    whole = set(REQUIRED) <= set(layers) and all(refused for _, refused, _ in attempts)
     console.print(
         "[green]This machine isolates submissions.[/]"
         if whole

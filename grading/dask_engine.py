@@ -28,7 +28,6 @@ POLL_S = 0.5
 RESULT_S = 5
 
 _graders = threading.local()
-_open = []
 _numbers = itertools.count()
 
 
@@ -43,7 +42,7 @@ def grade_here(submission: dict, limits: dict, secret, expected: tuple):
             _graders.grader.close()
         _graders.grader = Grader(Limits(**limits), secret=secret, number=_number())
         _graders.setup = setup
-        _open.append(_graders.grader)
+        atexit.register(_graders.grader.close)
     started = time.perf_counter()
     result = _graders.grader.grade_or_refuse(Submission(**submission), labs_by_prefix()[prefix])
     return result, time.perf_counter() - started
@@ -56,12 +55,6 @@ def _number():
 
     last_digits = re.search(r"\d*$", str(get_worker().name))[0]  # worker 0, 1, ...; or its port
     return int(last_digits or 0) + next(_numbers)
-
-
-@atexit.register
-def _close():
-    for grader in _open:
-        grader.close()
 
 
 def grade_on_dask(jobs, limits, secret, address, count, out=None, options=None):

@@ -8,7 +8,6 @@ schema before it replaces an older file, and text of a submission is inert in al
 import csv
 import io
 import json
-import os
 import zipfile
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,7 +17,7 @@ from xml.etree import ElementTree
 import fastjsonschema
 
 from grading.feedback import LABELS, handed_in, next_step, sentence
-from grading.gradebook import Gradebook
+from grading.gradebook import Gradebook, replace_file
 from grading.pages import index_page, student_page
 from grading.roster import Person
 from grading.sanitise import cell, clean, file_name
@@ -75,12 +74,7 @@ def _replace(path, content):
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_bytes() != data:
-        partial = path.with_name(path.name + ".part")
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        replace_file(path, data)
     return path
 
 

@@ -40,9 +40,20 @@ IDENTITY = ("student", "lab", "place", "key", "late")
 
 
 def key_of(**parts) -> str:
-    """The hash of named parts: str, bytes or None."""
+    """The hash of named parts: bytes, or what JSON takes."""
     text = json.dumps(parts, sort_keys=True, default=bytes.hex)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def replace_file(path, data: bytes, mode=0o666):
+    """Write the file in one step: whoever reads it finds all of it, or what was there before."""
+    partial = path.with_name(path.name + ".part")
+    partial.unlink(missing_ok=True)
+    with open(partial, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
 
 
 class Gradebook:
@@ -105,21 +116,13 @@ class Gradebook:
         path = self.path.with_suffix(".secret")
         try:
             if not path.exists():
-                self._write_secret(secrets.token_bytes(32))
+                replace_file(path, secrets.token_bytes(32), 0o600)
             return path.read_bytes()
         except OSError as error:
             raise Problem(
                 f"{path}, which the hidden numbers are made of, cannot be used ({error.strerror}); "
                 "restore it, or give --secret FILE"
             ) from None
-
-    def _write_secret(self, secret):
-        new = self.path.with_suffix(".new")
-        new.unlink(missing_ok=True)
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secret)
-            os.fsync(file.fileno())
-        new.rename(self.path.with_suffix(".secret"))
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -174,9 +177,9 @@ class Gradebook:
                 self.db.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}")
             self.db.execute("DELETE FROM held WHERE key IN (SELECT key FROM records)")
         self.db.execute("DETACH other")
-        secret = other.path.with_suffix(".secret")
-        if secret.exists() and not self.path.with_suffix(".secret").exists():
-            self._write_secret(secret.read_bytes())
+        theirs, own = (book.path.with_suffix(".secret") for book in (other, self))
+        if theirs.exists() and not own.exists():
+            replace_file(own, theirs.read_bytes(), 0o600)
         return both
 
     def commit(self, key, student, lab, record, seconds):

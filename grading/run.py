@@ -1,7 +1,6 @@
 """Grade what a gradebook does not hold yet, on this machine's cores or on a cluster's."""
 
 import hashlib
-import json
 import queue
 import threading
 import time
@@ -19,21 +18,18 @@ STOP_S = 10  # that all graders together get to finish what they are at
 
 def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
     """(key, submission) of each, the key being a hash of all that the result depends on."""
-    labs, submissions = labs_by_prefix(), list(submissions)
-    digests = {prefix: tests_digest(labs[prefix]) for prefix in {s.lab for s in submissions}}
-    around = json.dumps(environment(), sort_keys=True)
-    secret_digest = hashlib.sha256(b"gradebook" + secret).hexdigest() if secret else None
+    labs = labs_by_prefix()
     for submission in submissions:
         key = key_of(
             student=submission.student,
             lab=submission.lab,
             source=submission.source,
             problem=submission.problem,
-            tests=digests[submission.lab],
-            environment=around,
-            limits=limits.digest(),
-            secret=secret_digest,
-            weak=str(weak),
+            tests=tests_digest(labs[submission.lab]),
+            environment=environment(),
+            limits=asdict(limits),
+            secret=hashlib.sha256(b"gradebook" + secret).hexdigest() if secret else None,
+            weak=weak,
         )
         yield key, submission
 
@@ -52,37 +48,28 @@ def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
     }
 
 
-def grade_locally(jobs, limits, secret, weak, count, first=0):
-    """Yield (key, submission, result, seconds) as they finish, from `count` graders.
-
-    The graders are numbered from `first`, apart from those of other processes on this machine.
-    """
-    waiting, finished = queue.SimpleQueue(), queue.SimpleQueue()
-    jobs = list(jobs)
+def grade_locally(jobs, limits, secret, weak, count):
+    """Yield (key, submission, result, seconds) as they finish, from `count` graders."""
+    waiting, finished, stop = queue.SimpleQueue(), queue.SimpleQueue(), threading.Event()
+    jobs, labs = list(jobs), labs_by_prefix()
     for job in jobs:
         waiting.put(job)
-    stop = threading.Event()
-    labs = labs_by_prefix()
 
     def work(number):
-        with Grader(limits, weak, secret, number) as grader:
-            while not stop.is_set():
-                try:
-                    key, submission = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                started = time.perf_counter()
-                result = grader.grade_or_refuse(submission, labs[submission.lab])
-                finished.put((key, submission, result, time.perf_counter() - started))
-
-    def guarded(number):
         try:
-            work(number)
+            with Grader(limits, weak, secret, number) as grader:
+                while not stop.is_set():
+                    key, submission = waiting.get_nowait()
+                    started = time.perf_counter()
+                    result = grader.grade_or_refuse(submission, labs[submission.lab])
+                    finished.put((key, submission, result, time.perf_counter() - started))
+        except queue.Empty:
+            pass
         except BaseException as error:
             finished.put(error)
 
     threads = [
-        threading.Thread(target=guarded, args=(first + number,), daemon=True)
+        threading.Thread(target=work, args=(number,), daemon=True)
         for number in range(min(count, len(jobs)))
     ]
     for thread in threads:

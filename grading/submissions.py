@@ -29,7 +29,6 @@ from grading.sanitise import clean
 MAX_FILES = 300_000  # in a folder or zip file of everybody's
 MAX_STUDENT_FILES = 100_000  # looked at in one student's folder, or in one zip file of theirs
 MAX_STUDENT_BYTES = 128 << 20  # of zip files, for one student
-MAX_DEPTH = 16
 ALONE = "hand in the starter alone"
 LINK = ", a link, which is not followed: hand in the files themselves"
 NESTED = f", a zip file in a zip file, which is not opened: {ALONE}"
@@ -322,7 +321,7 @@ def _may_matter(name):
 
 
 def _worth_a_look(entries, depth):
-    """Of what is no submission all beside the students' folders, else one file of each folder."""
+    """Of what is no submission: all that lies beside the students' folders, and one in each."""
     told = set()
     for entry in entries:
         folder, name = entry.path[:-1][: depth + 2], entry.path[-1]
@@ -356,8 +355,6 @@ def _walk(root, found, above, depth):
             path = (*parts, item.name)
             if not _is_folder(item):
                 yield _file_entry(path, item)
-            elif item.name not in _SKIPPED and len(path) >= MAX_DEPTH:
-                found.ignored.append((clean("/".join(path)), "folders nested too deep"))
             elif item.name not in _SKIPPED:
                 lab = _LAB.search(item.name) or item.name == "labs" or "phase" in item.name
                 (pending.appendleft if lab and not everybodys else pending.append)(path)
@@ -455,7 +452,7 @@ def _zip_entries(opener, prefix, found):
         parts = tuple(part for part in name.split("/") if part not in ("", "."))
         if not parts or _SKIPPED & set(parts) or member.is_dir() and prefix:
             continue
-        if name.startswith("/") or ".." in parts or ":" in parts[0] or len(parts) > MAX_DEPTH:
+        if name.startswith("/") or ".." in parts or ":" in parts[0]:
             why = "a path out of the zip file"
             found.ignored.append((clean(f"{where}: {member.filename}"), why))
         elif member.is_dir():
