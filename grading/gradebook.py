@@ -62,7 +62,7 @@ class Gradebook:
     def __init__(self, folder, write=False, old=False):
         self.path = Path(folder) / "gradebook.sqlite"
         self._lock = None
-        if not self.path.exists() and (old or not write):
+        if (old or not write) and not self.path.exists():
             raise Problem(f"no grades in {folder}; `python -m grading run` makes some")
         if write:
             self._take_lock()

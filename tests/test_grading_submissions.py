@@ -99,6 +99,17 @@ def test_moodle_folders_and_an_inner_zip(tmp_path):
     assert found.shapes == {"Moodle": 2}
 
 
+def test_a_zip_file_beside_the_others_hand_ins_is_no_folder_around_them(tmp_path):
+    write(tmp_path, "doejane_12_345_answer.ipynb")
+    zipped(tmp_path / "poebo_13_346_work.zip", {"lab-01/starter.py": CODE})
+    found, by = found_in(tmp_path)
+    assert set(by) == {("poebo (13)", "lab-01")}
+    assert [one.student for one in found.unrecognised] == ["doejane (12)"]
+    zipped(tmp_path / "roeal_14_347_work.zip", {})
+    found, _ = found_in(tmp_path)
+    assert [one.student for one in found.unrecognised] == ["doejane (12)", "roeal (14)"]
+
+
 def test_gradescope_names_come_from_the_metadata(tmp_path):
     root = tmp_path / "assignment_9_export"
     write(root, "submission_11/lab-01/starter.py", "submission_12/starter-01.py")
