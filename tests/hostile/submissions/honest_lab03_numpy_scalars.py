@@ -5,6 +5,8 @@ base: solution
 expect: 100
 """
 
+import numpy as np
+
 _step, _ring, _share, _links = step_messages, ring_all_reduce_s, communication_share, link_bytes_per_s
 _busbw = bus_bandwidth
 
