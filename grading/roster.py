@@ -48,6 +48,8 @@ def read_roster(path) -> list[Person]:
     head = text.partition("\n")[0]
     lines = io.StringIO(text, newline="")
     rows = [row for row in csv.reader(lines, delimiter=max(",;\t", key=head.count)) if row]
+    # some spreadsheets leave out the commas behind a line's last full cell
+    rows = [row + [""] * (len(rows[0]) - len(row)) for row in rows]
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
     fields = [HEADERS.get(cell) for cell in head]
     if "name" not in fields and {"first name", "last name"} <= set(head):

@@ -172,6 +172,15 @@ def canvas_reads(text):
     return {row[1]: dict(zip(head[5:], row[5:], strict=True)) for row in students}
 
 
+def test_a_line_may_end_before_its_empty_cells(tmp_path):
+    path = tmp_path / "roster.csv"
+    path.write_text("email,First name,Last name\nada@x.org,Ada,Lovelace\nbo@x.org,Bo\nnobody\n\n")
+    assert [(person.name, person.email) for person in read_roster(path)] == [
+        ("Ada Lovelace", "ada@x.org"),
+        ("Bo", "bo@x.org"),
+    ]
+
+
 def test_letters_that_nobody_sees_neither_cut_a_row_nor_reach_a_screen(tmp_path):
     text = 'name,id\nZo\x1b]0;pwn\x07e,1\nBob\x85Poe,2\n"Cy\u2028Fox",3\nDee\x0bEll,4\n'
     (tmp_path / "r.csv").write_text(text, encoding="utf-8", newline="")
