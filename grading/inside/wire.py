@@ -86,16 +86,18 @@ def encode(value, default=None) -> bytes:
 
 def _encode(value, default, parts, depth):
     kind = type(value)
-    if kind not in _TAGS or (kind is np.ndarray and value.dtype not in _CODES):
+    form = _FORM_OF.get(kind)
+    if form is None or (kind is np.ndarray and value.dtype not in _CODES):
         value = default(value) if default else value
         kind = type(value)
+        form = _FORM_OF.get(kind)
         if kind is np.ndarray and value.dtype not in _CODES:
             raise Unsendable(f"a numpy array of dtype {value.dtype}")
-        if kind not in _TAGS:
+        if form is None:
             name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
             raise Unsendable(f"a {name}")
-    tag = _TAGS[kind]
-    content = _CONTENT[tag](value)
+    tag, content_of = form
+    content = content_of(value)
     if tag not in _CONTAINERS:
         parts.append(_HEAD.pack(tag, len(content)) + content)
         return
@@ -176,11 +178,11 @@ class _Reader:
     def value(self, depth):
         tag, size = _HEAD.unpack_from(self.data, self.at)
         start = self.at = self.at + _HEAD.size
-        self.values += ARRAY_VALUES if tag == b"a" else 1
-        if self.values > MAX_VALUES:
-            raise BadFrame("too many values")
         if size > len(self.data) - start:  # the items of a container take bytes, too
             raise BadFrame("cut short")
+        self.values += size if tag in _CONTAINERS else ARRAY_VALUES if tag == b"a" else 0
+        if self.values > MAX_VALUES:
+            raise BadFrame("too many values")
         if tag not in _CONTAINERS:
             self.at += size
             return _BUILT[tag](self.data[start : self.at])
@@ -253,6 +255,5 @@ _FORMS = {  # tag: whose it is, what stands after it, and what is made of that
     b"S": ((slice,), _of_slice, _to_slice),
 }
 _CONTAINERS = frozenset((b"l", b"t", b"d", b"q", b"S"))
-_TAGS = {kind: tag for tag, (kinds, _, _) in _FORMS.items() for kind in kinds}
-_CONTENT = {tag: content for tag, (_, content, _) in _FORMS.items()}
+_FORM_OF = {kind: (tag, form[1]) for tag, form in _FORMS.items() for kind in form[0]}
 _BUILT = {tag: built for tag, (_, _, built) in _FORMS.items()}
