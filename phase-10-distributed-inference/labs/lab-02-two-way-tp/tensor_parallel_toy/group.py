@@ -77,6 +77,12 @@ class TensorParallel:
             _reduce_scatter(own, y.contiguous(), group=self.group)
         return own
 
+    def largest(self, *numbers):
+        """The largest of each number over the ranks, on every rank."""
+        worst = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=self.group)
+        return worst.tolist()
+
     def span(self, verb, *operands):
         """Shows one operation to the recorder."""
         return self.recorder.span(verb, operands) if self.recorder else contextlib.nullcontext()

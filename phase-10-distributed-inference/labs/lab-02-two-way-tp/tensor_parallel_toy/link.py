@@ -26,7 +26,7 @@ class Link:
 
     def isend(self, buffer, peer, tag):
         """Send; after `wait` of what is returned, the buffer may be written again."""
-        self.sent_bytes += buffer.numel() * buffer.element_size()
+        self.sent_bytes += buffer.nbytes
         return dist.isend(buffer, group=self.group, group_dst=peer, tag=tag)
 
 

@@ -24,7 +24,7 @@ class NcclLink(Link):
         return Arrival(buffer, exchange)
 
     def isend(self, buffer, peer, tag):
-        self.sent_bytes += buffer.numel() * buffer.element_size()
+        self.sent_bytes += buffer.nbytes
         exchange = self.posted.pop(0) if self.posted else _Exchange([])
         exchange.ops.append(dist.P2POp(dist.isend, buffer, group=self.group, group_peer=peer))
         exchange.works = dist.batch_isend_irecv(exchange.ops)

@@ -72,7 +72,7 @@ class ShmLink(Link):
 
     def isend(self, buffer, peer, tag):
         """The slot is not used again until the peer has done with it: nobody waits for that."""
-        self.sent_bytes += buffer.numel() * buffer.element_size()
+        self.sent_bytes += buffer.nbytes
         offset = buffer.data_ptr() - self.base
         slot = self.starts[bisect.bisect_right(self.starts, offset) - 1]
         self.users[slot] += 1

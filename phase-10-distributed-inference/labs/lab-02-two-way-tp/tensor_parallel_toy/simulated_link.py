@@ -37,8 +37,7 @@ class SimulatedLink(Link):
         return Arrival(buffer, message, self._moment(super().irecv(moment, peer, tag + 1)))
 
     def isend(self, buffer, peer, tag):
-        size = buffer.numel() * buffer.element_size()
-        self.free_at = max(self.free_at, self.clock.now()) + size / self.bytes_per_s
+        self.free_at = max(self.free_at, self.clock.now()) + buffer.nbytes / self.bytes_per_s
         moment = torch.tensor([self.free_at + self.latency_s], dtype=torch.float64)
         message = super().isend(buffer, peer, tag)
         stamp = dist.isend(moment, group=self.group, group_dst=peer, tag=tag + 1)

@@ -97,7 +97,7 @@ class _Machine:
                 raise ScheduleError(
                     f"{where}: {what} {number!r} of {op!r} is not a number from 0 to {limit - 1}"
                 )
-        if op[3:] == [rank] or tuple(op[3:]) == (rank,):
+        if rank in op[3:]:
             raise ScheduleError(f"{where}: {op!r} talks to the rank itself")
         return tuple(op)
 

@@ -151,9 +151,7 @@ def one_step(tp, mode, tokens, labels, quiet, counts):
     torch.set_num_threads(threads)
     if mode.alone:
         dist.barrier(group=tp.group)  # the others wait here, asleep
-    times = [own["wall"], recorder.exposed_s(), recorder.gemm_s()]
-    worst = torch.tensor(times, dtype=torch.float64, device=tp.device)
-    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    step_s, exposed_s, gemm_s = tp.largest(own["wall"], recorder.exposed_s(), recorder.gemm_s())
     wire = card_bytes() - wire
     foreign, is_quiet = quiet.stop()
     mode.loss.append(float(loss))
@@ -161,10 +159,9 @@ def one_step(tp, mode, tokens, labels, quiet, counts):
     mode.accepted.append(counts and is_quiet)
     mode.foreign.append(foreign)
     mode.own.append(own | recorder.seconds)
-    for values, value in zip(
-        (mode.step_s, mode.exposed_s, mode.gemm_s), worst.tolist(), strict=True
-    ):
-        values.append(value)
+    mode.step_s.append(step_s)
+    mode.exposed_s.append(exposed_s)
+    mode.gemm_s.append(gemm_s)
     mode.sent_bytes.append(mode.link.sent_bytes - sent)
     mode.wire_bytes.append(wire)
 

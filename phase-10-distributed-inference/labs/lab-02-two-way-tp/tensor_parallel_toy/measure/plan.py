@@ -78,9 +78,8 @@ def timed(tp, function):
     start = time.perf_counter()
     function()
     synchronize(tp)
-    slowest = torch.tensor([time.perf_counter() - start], dtype=torch.float64, device=tp.device)
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=tp.group)
-    return slowest.item()
+    [slowest] = tp.largest(time.perf_counter() - start)
+    return slowest
 
 
 def synchronize(tp):

@@ -44,9 +44,8 @@ class Quiet:
         dist.all_reduce(mine, group=self.tp.group)
         foreign = machine_busy_s() - busy - mine.item()
         share = max(0.0, foreign) / (time.perf_counter() - start) / cores()
-        word = torch.tensor([share], dtype=torch.float64, device=self.tp.device)
-        dist.all_reduce(word, op=dist.ReduceOp.MAX, group=self.tp.group)
-        return word.item(), not self.limit or word.item() <= self.limit
+        [share] = self.tp.largest(share)
+        return share, not self.limit or share <= self.limit
 
 
 def cores():

@@ -19,8 +19,11 @@ LARGEST_LOSS_GAP = {"float64": 1e-8, "float32": 1e-2}
 def link_name(tp):
     if tp.link.name != "gloo":
         return tp.link.name
-    on_loopback = os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"
-    return os.environ.get("TOY_LINK_NAME") or ("loopback" if on_loopback else "gloo")
+    return os.environ.get("TOY_LINK_NAME") or ("loopback" if on_loopback() else "gloo")
+
+
+def on_loopback():
+    return os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"
 
 
 def summarize(tp, config, modes, table, records, blocked, warm_up):
@@ -45,7 +48,6 @@ def summarize_mode(tp, mode, records, warm_up):
     steps, only = mode.steps(warm_up), mode.name == "compute only"
     seconds = sorted(mode.step_s[i] for i in steps)
     quarter = len(seconds) // 4
-    shared = os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"  # one card counts for all ranks
     return {
         "what": DESCRIPTIONS[mode.name],
         "loss": [] if only else mode.loss,
@@ -60,7 +62,8 @@ def summarize_mode(tp, mode, records, warm_up):
         "saved_bytes": [record["memory"][mode.name]["saved_bytes"] for record in records],
         "peak_bytes": [record["memory"][mode.name]["peak_bytes"] for record in records],
         "sent_bytes": [record["sent"][mode.name][-1] for record in records],
-        "wire_bytes": median(mode.wire_bytes) / (tp.size if shared else 1),
+        # loopback counts the bytes of all ranks
+        "wire_bytes": median(mode.wire_bytes) / (tp.size if on_loopback() else 1),
     }
 
 
@@ -147,7 +150,7 @@ def print_table(result):
         f"{1e3 * bound_s:.1f} ms and takes {step['overlap'] / bound_s:.2f} times that "
         f"({step['overlap'] / step['compute only']:.2f} times compute only)"
     )
-    print(f"{', '.join(ratios(step))}")
+    print(", ".join(ratios(step)))
     print(
         f"hidden {result['hidden_in_step']:.2f} of a step's communication, "
         f"{result['hidden']:.2f} of the layers' measured alone"

@@ -33,24 +33,26 @@ def mib(result, mode, what):
     return max(result["modes"][mode][what]) / 2**20
 
 
+def slashed(digits, values):
+    """Numbers of one cell."""
+    return " / ".join(f"{value:.{digits}f}" for value in values)
+
+
 def main_row(name, result):
     """Times in ms, saved and peak MiB per rank."""
     step, modes = steps(result), result["modes"]
-    blocked = [1e3 * modes[mode]["exposed_s"] for mode in ("sequential", "overlap")]
-    saved = [mib(result, mode, "saved_bytes") for mode in ("overlap", "DTensor")]
-    peak = [mib(result, mode, "peak_bytes") for mode in ("overlap", "DTensor")]
+    beside = ("overlap", "DTensor")
     return [
         title(name),
-        *(f"{step[m]:.0f}" for m in ("no TP", "no TP, all cores", "plain", "sequential")),
-        f"{step['overlap']:.0f}",
+        *(f"{step[m]:.0f}" for m in HEADER[1:6]),
         result["chosen"],
-        " / ".join(f"{step[peer]:.0f}" for peer in PEERS),
-        " / ".join(f"{step['overlap'] / step[peer]:.2f}" for peer in PEERS),
+        slashed(0, [step[peer] for peer in PEERS]),
+        slashed(2, [step["overlap"] / step[peer] for peer in PEERS]),
         f"{1e3 * result['bound_s']:.0f}",
-        f"{blocked[0]:.0f} / {blocked[1]:.0f}",
-        f"{result['hidden']:.2f} / {result['hidden_in_step']:.2f}",
-        f"{saved[0]:.1f} / {saved[1]:.1f}",
-        f"{peak[0]:.0f} / {peak[1]:.0f}",
+        slashed(0, [1e3 * modes[mode]["exposed_s"] for mode in ("sequential", "overlap")]),
+        slashed(2, [result["hidden"], result["hidden_in_step"]]),
+        slashed(1, [mib(result, mode, "saved_bytes") for mode in beside]),
+        slashed(0, [mib(result, mode, "peak_bytes") for mode in beside]),
     ]
 
 
@@ -65,10 +67,10 @@ def kept_row(name, result):
     step, both = steps(result), ("overlap", "overlap, input kept")
     return [
         title(name),
-        " / ".join(f"{step[mode]:.0f}" for mode in both),
-        " / ".join(f"{mib(result, mode, 'sent_bytes'):.0f}" for mode in both),
-        " / ".join(f"{mib(result, mode, 'saved_bytes'):.1f}" for mode in both),
-        " / ".join(f"{step[mode] / step['DTensor']:.2f}" for mode in both),
+        slashed(0, [step[mode] for mode in both]),
+        slashed(0, [mib(result, mode, "sent_bytes") for mode in both]),
+        slashed(1, [mib(result, mode, "saved_bytes") for mode in both]),
+        slashed(2, [step[mode] / step["DTensor"] for mode in both]),
     ]
 
 
@@ -79,8 +81,8 @@ def wire_row(name, result):
         title(name),
         f"{step['overlap']:.0f}",
         f"{step['overlap, gloo']:.0f}",
-        " / ".join(f"{step['overlap'] / step[peer]:.2f}" for peer in PEERS),
-        " / ".join(f"{step['overlap, gloo'] / step[peer]:.2f}" for peer in PEERS),
+        slashed(2, [step["overlap"] / step[peer] for peer in PEERS]),
+        slashed(2, [step["overlap, gloo"] / step[peer] for peer in PEERS]),
         f"{step['overlap'] / bound:.2f}",
     ]
 

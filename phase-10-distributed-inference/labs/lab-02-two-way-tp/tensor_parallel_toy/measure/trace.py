@@ -144,20 +144,16 @@ def perfetto(runs):
                 event = {"ph": "X", "pid": rank, "cat": lane, "name": name}
                 event["tid"] = titles.setdefault((rank, title), len(titles) + 1)
                 events.append(event | {"ts": (start - origin) * 1e6, "dur": (end - start) * 1e6})
-    names = [_name("process", rank, 0, f"rank {rank}") for rank in range(len(records))]
+    names = [_label("process_name", rank, 0, name=f"rank {rank}") for rank in range(len(records))]
     for (rank, title), lane in titles.items():
         order = sorted(other for who, other in titles if who == rank).index(title)
-        names += [_name("thread", rank, lane, title), _sort(rank, lane, order)]
+        names.append(_label("thread_name", rank, lane, name=title))
+        names.append(_label("thread_sort_index", rank, lane, sort_index=order))
     return {"traceEvents": names + events, "displayTimeUnit": "ms"}
 
 
-def _name(what, rank, lane, name):
-    return {"ph": "M", "name": f"{what}_name", "pid": rank, "tid": lane, "args": {"name": name}}
-
-
-def _sort(rank, lane, order):
-    arguments = {"sort_index": order}
-    return {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": lane, "args": arguments}
+def _label(what, rank, lane, **arguments):
+    return {"ph": "M", "name": what, "pid": rank, "tid": lane, "args": arguments}
 
 
 def write_json(path, value):
