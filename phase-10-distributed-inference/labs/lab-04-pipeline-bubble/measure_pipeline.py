@@ -13,7 +13,6 @@ Writes run.json, provenance.json and figure.svg to out/measure-pipeline of the p
 """
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import os
@@ -21,12 +20,12 @@ import random
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from statistics import linear_regression, median
 
 from labkit.loading import load_chosen, run_program
-from labkit.provenance import git_commit, write_provenance
+from labkit.provenance import provenance, write_provenance
 from labkit.ranks import RanksFailed, run_processes
 from labkit.svg import SERIES, Plot
 
@@ -197,13 +196,11 @@ def redraw(folder, makespan_s):
     (folder / "figure.svg").write_text(draw(runs, makespan_s), encoding="utf-8")
     path = folder / "provenance.json"
     facts = json.loads(path.read_text(encoding="utf-8"))
-    facts["redrawn"] = {
-        "what": "figure.svg, from the recorded run.json; nothing was run again",
-        "command": f"python measure_pipeline.py --redraw {os.path.relpath(folder, HERE)}",
-        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "git_commit": git_commit(),
-    }
-    facts["sha256"]["figure.svg"] = hashlib.sha256((folder / "figure.svg").read_bytes()).hexdigest()
+    command = f"python measure_pipeline.py --redraw {os.path.relpath(folder, HERE)}"
+    now = provenance(command, folder, ["figure.svg"])
+    what = "figure.svg, from the recorded run.json; nothing was run again"
+    facts["redrawn"] = {"what": what} | {key: now[key] for key in ("command", "date", "git_commit")}
+    facts["sha256"] |= now["sha256"]
     path.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
