@@ -51,9 +51,9 @@ def log_lines(log):
 
 def verdict_lines(verdict):
     def number(value):
-        return (
-            "-" if value is None else f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
-        )
+        if value is None:
+            return "-"
+        return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
 
     lines = [f"{'claim':44}{'expected':>14}{'reported':>14}{'residual':>12}      "]
     for line in verdict["lines"]:

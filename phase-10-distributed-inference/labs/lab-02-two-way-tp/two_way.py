@@ -103,10 +103,8 @@ def _cache(lab, model, reports):
             KV_MEMORY_BYTES, per_token, cache["block_size"], MAX_MODEL_LEN, version
         )
         agree &= cache["kv_heads"] == lab.kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        agree &= (cache["blocks"], cache["tokens_reported"]) == (
-            planned["blocks"],
-            planned["tokens"],
-        )
+        agree &= cache["blocks"] == planned["blocks"]
+        agree &= cache["tokens_reported"] == planned["tokens"]
         lines.append(
             f"{_where(tp_size, report)}{cache['kv_heads']:6}{per_token:13,}{cache['blocks']:11,}"
             f"{cache['block_size']:10,}{cache['tokens_reported']:8,} tokens"

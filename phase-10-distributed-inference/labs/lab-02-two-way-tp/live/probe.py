@@ -35,7 +35,7 @@ class NotingLoader(DefaultModelLoader):
             STORED[name] = {
                 "shape": list(parameter.shape),
                 "dtype": str(parameter.dtype).removeprefix("torch."),
-                "bytes": parameter.numel() * parameter.element_size(),
+                "bytes": parameter.nbytes,
                 "class": type(owners[name.rpartition(".")[0]]).__name__,
             }
 
@@ -60,7 +60,7 @@ def count_collectives(calls):
     # all_gather.
     for operation in COUNTED if group.world_size > 1 else ():
         times = group.world_size if operation == "all_gather" else 1  # nccl-tests: gathered result
-        wrap(group, operation, lambda x, *_, times=times: x.numel() * x.element_size() * times)
+        wrap(group, operation, lambda x, *_, times=times: x.nbytes * times)
     pipeline = parallel_state.get_pp_group()
     for operation in HANDED_ON:
         if pipeline.world_size > 1 and hasattr(pipeline, operation):
@@ -73,7 +73,7 @@ def buffers(model):
     for name, buffer in model.named_buffers():
         found.setdefault(buffer.data_ptr(), (name.rpartition(".")[2], buffer))
     return [
-        {"name": name, "shape": list(buffer.shape), "bytes": buffer.numel() * buffer.element_size()}
+        {"name": name, "shape": list(buffer.shape), "bytes": buffer.nbytes}
         for name, buffer in found.values()
         if buffer.numel()
     ]

@@ -29,6 +29,7 @@ WHAT = {
     "pp2": "LLM(pipeline_parallel_size=2): two stages of two layers, activations handed on",
     "tp2-two-hosts": "two ranks in two network namespaces, joined by a virtual cable",
 }
+ORDINARY_ENGINE = ("tp2-engine", "pp2")  # live.engine; the others are ranks of live.rank
 CONFIGS = {
     "tp2-replicated-kv": {"num_key_value_heads": 1},
     "tp2-tied": {"tie_word_embeddings": True},
@@ -41,7 +42,7 @@ def measure(name, folder):
     config = tiny_llama(**CONFIGS.get(name, {}))
     tp_size, pp_size = (1, 2) if name == "pp2" else (1 if name == "tp1" else 2, 1)
     report = {"config": config, "tp_size": tp_size, "pp_size": pp_size, "prompts": run.PROMPTS}
-    if name in ("pp2", "tp2-engine"):
+    if name in ORDINARY_ENGINE:
         report |= run.run_engine(config, tp_size, pp_size, folder=folder)
         for rank in report["ranks"]:
             rank["calls"] = run.totals(rank["calls"])
@@ -78,7 +79,7 @@ def record(name):
             for path, word in replaced.items():
                 text = text.replace(path, word)
             # The ordinary engine writes one log for all of its workers.
-            own = "engine.log" if name in ("pp2", "tp2-engine") else log.name
+            own = "engine.log" if name in ORDINARY_ENGINE else log.name
             (target / own).write_text(text)
     provenance = write_provenance(
         f"python -m live.record {name}",

@@ -205,13 +205,13 @@ def write(folder, result, records):
     (folder / "trace.json").write_text(compact + "\n")
     arguments = os.environ.get("TOY_ARGUMENTS", "").replace(str(folder), folder.name)
     command = f"python -m tensor_parallel_toy {arguments}".strip()
-    what = f"tensor_parallel_toy profile, {result['ranks']} ranks, {result['backend']}, "
+    what = f"tensor_parallel_toy profile, {result['ranks']} ranks, {result['backend']}"
     write_provenance(
         os.environ.get("TOY_WRAPPER", "") + command,
         folder,
         FILES,
         packages=("torch",),
-        what=what + f"link: {result['link']}",
+        what=f"{what}, link: {result['link']}",
     )
     return folder
 
