@@ -101,7 +101,7 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -
 def _fail(text, idea, part=""):
     __tracebackhide__ = True
     hint = f" Look again at: {idea}." if idea else ""
-    raise Unexpected(f"{text}.{hint}", part)
+    raise Unexpected(f"{text}{'' if text.endswith('?') else '.'}{hint}", part)
 
 
 def _is_number(value):

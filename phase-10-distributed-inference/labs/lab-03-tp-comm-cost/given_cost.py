@@ -93,7 +93,10 @@ def checked(function):
 
     @functools.wraps(function)
     def require_then_call(*args, **kwargs):
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}") from None
         require(**given.arguments)
         return function(*args, **kwargs)
 

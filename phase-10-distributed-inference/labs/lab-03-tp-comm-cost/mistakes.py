@@ -44,6 +44,21 @@ every hop carries the whole buffer instead of one chunk.
 A hop moves bytes/p. That is why a ring's traffic hardly grows with the ranks.
     hops / num_ranks * payload_bytes  ->  hops * payload_bytes
 
+ring_all_reduce_s__payload_once
+the payload crosses a link once.
+Going round twice, once to reduce and once to gather, 2(p-1)/p of it leaves each rank.
+    hops / num_ranks * payload_bytes  ->  payload_bytes
+
+ring_all_reduce_s__payload_twice
+the payload crosses a link twice.
+Each of the two rounds has p-1 hops and not p, so 2(p-1)/p of it leaves each rank.
+    hops / num_ranks * payload_bytes  ->  2 * payload_bytes
+
+ring_all_reduce_s__one_hop
+a ring makes one hop.
+A chunk meets its neighbour only: 2(p-1) hops until all ranks have all sums.
+    hops * a_s  ->  a_s
+
 ring_all_reduce_s__half_the_trip
 the ring reduces but never gathers.
 p-1 hops leave each rank with one finished chunk; the other ranks still need it.
@@ -199,7 +214,7 @@ The hops and the bytes are half; c is paid in full.
 Rejected by: test_bus_bandwidth__is_what_nccl_tests_prints
 
 bus_bandwidth__algorithm_bandwidth
-the algorithm bandwidth is printed instead of the bus bandwidth.
+bytes over seconds are returned without the factor.
 Bytes over seconds falls with the ranks even on a perfect wire; the factor takes that out.
     seconds_s * sent  ->  seconds_s
 
@@ -219,6 +234,21 @@ A rank keeps the block that is meant for itself, 1/p of its bytes.
     "broadcast": 1  ->  "all_to_all": 1, "broadcast": 1
 
 Rejected by: test_one_shot_all_reduce_s__reads_every_peer
+
+one_shot_all_reduce_s__one_buffer
+a rank reads one buffer, however many peers it has.
+All peers' buffers come over this rank's one link, p-1 of them.
+    (num_ranks - 1) * payload_bytes  ->  payload_bytes
+
+one_shot_all_reduce_s__its_own_too
+a rank reads its own buffer over the link, too.
+That one it has; there are p-1 peers.
+    (num_ranks - 1) * payload_bytes  ->  num_ranks * payload_bytes
+
+one_shot_all_reduce_s__a_kernel_per_peer
+every peer costs a kernel.
+One kernel reads them all.
+    return kernel_s  ->  return (num_ranks - 1) * kernel_s
 
 one_shot_all_reduce_s__ring_bytes
 one shot moves only a ring's bytes.

@@ -20,6 +20,7 @@ from given_cost import (  # noqa: F401 (whoever imports this file finds all of i
     GPUS,
     LINKS,
     NCCL_PROTOCOLS,
+    OPERATIONS,
     STRAIGHT_LINE,
     busbw_at,
     check_points,
@@ -36,7 +37,7 @@ def step_messages(num_layers, tokens, hidden_size, element_bytes):
     """Return (num_messages, payload_bytes) of one forward step of a tensor-parallel transformer.
 
     Attention and MLP end in one all-reduce each, of the activations [tokens, hidden_size]. In
-    decode, tokens is the batch; in prefill, the prompt. A tuple of two numbers. Source:
+    decode, tokens is the batch; in prefill, the prompt. A tuple of two whole numbers. Source:
     Megatron-LM, arXiv:1909.08053, section 3.
     """
     # BEGIN SOLUTION (task 1)

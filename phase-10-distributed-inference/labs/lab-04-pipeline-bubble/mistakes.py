@@ -9,6 +9,16 @@ p stages have p - 1 hand-overs to wait for, and the window has p + m - 1 ticks; 
 instead of gaps is the fence-post error of this lab.
     Fraction(p - 1, p + m - 1)  ->  Fraction(p, p + m)
 
+bubble_fraction__window_of_p_plus_m
+the window is taken to have p + m ticks.
+The first microbatch reaches the last stage in tick p, and m - 1 more follow: p + m - 1.
+    p + m - 1  ->  p + m
+
+bubble_fraction__a_wait_per_stage
+every stage is taken to wait p ticks.
+Between p stages there are p - 1 hand-overs.
+    Fraction(p - 1,  ->  Fraction(p,
+
 bubble_fraction__p_and_m_swapped
 stages and microbatches change places.
 (m-1)/(p+m-1) grows with more microbatches; a bubble shrinks.
@@ -176,6 +186,11 @@ p stages always give p times the throughput.
 That is the limit for many microbatches; a batch of m pays for filling and draining.
     m / (latency_s(p, model_s, hop_s) + (m - 1) * model_s / p)  ->  p / model_s
 
+throughput_per_s__one_at_a_time
+a microbatch enters when the one before has left the last stage.
+Stage 0 is free after one stage time: the next microbatch follows at once.
+    (m - 1) * model_s / p  ->  (m - 1) * latency_s(p, model_s, hop_s)
+
 throughput_per_s__hop_per_microbatch
 every microbatch waits for the hop of the one before.
 A hop delays; it does not occupy a stage. While microbatch 1 travels, microbatch 2 is computed.
@@ -194,6 +209,11 @@ the stages are taken to be always busy, however few microbatches are in flight.
 A sequence's next token waits for its last one; with one microbatch in flight, p - 1 of p stages
 idle all the time. This is how a pipeline starves at low traffic.
     return in_flight / round_s  ->  return p / model_s
+
+decode_steps_per_s__by_the_latency_alone
+every microbatch in flight comes round in one latency, however many there are.
+A stage runs one at a time: beyond what fills the stages, each waits for its turn.
+    max(in_flight * model_s / p, latency_s(p, model_s, hop_s))  ->  latency_s(p, model_s, hop_s)
 
 decode_steps_per_s__full_above_p
 more than p microbatches in flight are taken to keep p stages busy, whatever a hop takes.

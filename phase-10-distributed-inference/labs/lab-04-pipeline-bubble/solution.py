@@ -6,7 +6,7 @@
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
 (stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Bad input is a
-ValueError that names the argument and its value: `require`, given, checks what it is called with.
+ValueError that names the argument and its value: `require`, of given_pipeline.py, checks them.
 """
 
 from collections import Counter
