@@ -149,9 +149,9 @@ class Judge:
 
         What is told comes from the published numbers, in processes that never saw the others: all
         of the first round's have ended, and none shares a file, a socket or a queue with them.
-        What they could still say to each other by the clock, and by the caches of the processor and
-        of the files that all may read, is not kept from them: it would be a few of a check's
-        thousands of numbers in each hand-in.
+        What they could still say to each other by the clock, by the kernel's counters (the number
+        of a new pipe, say), and by the caches of the processor and of the files that all may read,
+        is not kept from them: a few of a check's thousands of numbers in each hand-in.
         """
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         resource.setrlimit(resource.RLIMIT_DATA, (OWN_DATA, OWN_DATA))

@@ -50,7 +50,7 @@ _PLATFORMS_OWN = _METADATA, ("index.html",)
 _TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I:%M %p", "%B %d %Y %I:%M %p", "%d %B %Y %I:%M %p"
 _WRAPPER = re.compile(r"(?i)(assignment_\d+_export|.*-submissions|submissions?)")
 _STARTER = re.compile(
-    r"(?i)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d|capstone))?"
+    r"(?i)(?!\.)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d|capstone))?"
     r"(?:[-_ ]?\(?(?P<version>\d{1,3})\)?)?\.py"
 )
 _LAB = re.compile(r"(?i)(?:^|[^a-z0-9])(?:lab[-_ ]?0?(\d{1,2})(?!\d)|capstone(?![a-z]))")
@@ -262,14 +262,14 @@ def _seconds(when, zone=None):
 
 def _time(text):
     """A time as Gradescope, Blackboard or Brightspace writes it, or None."""
+    when = None
     with contextlib.suppress(ValueError):
-        return datetime.fromisoformat(text.strip().replace(" ", "T", 1).replace(" ", ""))
+        when = datetime.fromisoformat(text.strip().replace(" ", "T", 1).replace(" ", ""))
     text = re.sub(r"(\d?\d):?(\d\d) ?(?=[AP]M)", r"\1:\2 ", text.replace(",", ""))
     for form in _TIMES:
         with contextlib.suppress(ValueError):
-            when = datetime.strptime(text, form)
-            return when if when.year > 1970 else None  # which no clock can tell in seconds
-    return None
+            when = when or datetime.strptime(text, form)
+    return when if when and when.year > 1970 else None  # no clock tells the others in seconds
 
 
 def read_one(path, max_bytes=4 << 20) -> tuple[bytes | None, str]:
@@ -313,7 +313,7 @@ def _stray(name, folder):
     """Whether something at the top, such as .DS_Store or roster.csv, is nobody's hand-in."""
     if folder:
         return name in _SKIPPED or name.startswith(".")
-    return not (_may_matter(name) or _of_a_platform(name))
+    return not _may_matter(name)
 
 
 def _may_matter(name):
@@ -535,6 +535,8 @@ def _without_wrapper(entries, found, name):
     if len(tops) != 1 or any(len(entry.path) < 2 for entry in kept):
         return entries, name
     (top,) = tops
+    if _of_a_platform(top):  # the files beside it are other students', though no starters
+        return entries, name
     beside = {
         entry.path[0]
         for entry in entries
@@ -546,22 +548,25 @@ def _without_wrapper(entries, found, name):
     found.ignored += [(clean(name), why) for name in sorted(beside)]
     if not _is_wrapper(top, kept):
         return kept, name
-    return [replace(entry, path=entry.path[1:]) for entry in kept if entry.path[1]], top
+    return [replace(entry, path=entry.path[1:]) for entry in kept if entry.path[1]], (
+        top if top.endswith("-submissions") else name
+    )
 
 
 def _is_wrapper(top, entries):
     """Whether `top`, in which all of them lie, is no student's folder."""
     inside = {entry.path[1] for entry in entries}
+    folders = {entry.path[1] for entry in entries if len(entry.path) > 2}
     students = {entry.path[1] for entry in entries if _STARTER.fullmatch(entry.path[-1])}
+    if any(map(_of_a_platform, students or inside)):
+        return True
     one_person = any(
-        _LAB.search(name) or _STARTER.fullmatch(name) or "phase" in name for name in students
+        _LAB.search(name) or _STARTER.fullmatch(name) or name.startswith("phase-")
+        for name in students
     )
-    if _of_a_platform(top):
-        return False
     if top.endswith("-submissions") and one_person:  # hw1-submissions/hw1-jane, or jane-submissions
-        return any(name.startswith(top.removesuffix("submissions")) for name in inside)
-    known = _WRAPPER.fullmatch(top) or any(map(_of_a_platform, inside))
-    return bool(known) or len(students) > 1 and not one_person
+        return any(name.startswith(top.removesuffix("submissions")) for name in folders)
+    return bool(_WRAPPER.fullmatch(top)) or len(students) > 1 and not one_person
 
 
 def _of_a_platform(name):

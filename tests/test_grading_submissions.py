@@ -175,6 +175,43 @@ def test_github_classroom_repositories(tmp_path):
         assert found.shapes == {"GitHub Classroom": 4}
 
 
+BLACKBOARD = "Lab 01_{}_attempt_2026-11-01-23-59-00_"
+
+
+@pytest.mark.parametrize(
+    ("paths", "students"),
+    [
+        (["export/Jane/starter-01.py", "export/Bob/starter-01.py", "2026_11_22_roster.csv"], 2),
+        (["lab-01-submissions/doejane_1_5_starter-01.py"] * 2, 2),
+        (["week3-submissions/" + BLACKBOARD.format(who) + "work.zip" for who in ("jo", "bo")], 2),
+        (["week3-submissions/" + BLACKBOARD.format(who) + "starter.py" for who in ("jo", "bo")], 2),
+        ([f"lab-01-submissions/{who}_1_assignsubmission_file_/starter-01.py" for who in "ab"], 2),
+        (["jane-submissions/starter-01.py", "jane-submissions/jane-report.pdf"], 1),
+        (["jane-submissions/lab-01/starter.py", "jane-submissions/jane-notes.txt"], 1),
+        (["export/jphasen/starter-01.py", "export/maria/starter-01.py"], 2),
+        (["Jane/starter-01.py", "Jane/._starter-01.py", "Bo/starter-01.py"], 2),
+    ],
+)
+@pytest.mark.parametrize("shape", ["folder", "zip"])
+def test_everybody_in_an_export_has_their_own(tmp_path, paths, students, shape):
+    """Each starter holds its path; a second one of the same path is another student's."""
+    paths = [path.replace("doejane_1", f"doejane{n}_{n}") for n, path in enumerate(paths)]
+    members = {}
+    for path in paths:
+        inner = zipped(tmp_path / "inner.zip", {"starter-01.py": f"# {path}"}).read_bytes()
+        members[path] = inner if path.endswith(".zip") else f"# {path}".encode()
+    if shape == "zip":
+        place = zipped(tmp_path / "all.zip", members)
+    else:
+        place = tmp_path / "class"
+        for path, data in members.items():
+            write(place, path, data=data)
+    found, by = found_in(place)
+    assert len(by) == students and not found.older
+    assert {s.lab for s in found.submissions} == {"lab-01"}
+    assert all(b"/._" not in s.source and s.problem == "" for s in found.submissions)
+
+
 def test_a_student_whose_folder_is_called_submissions(tmp_path):
     write(tmp_path, "jane-submissions/lab-01/starter.py")
     assert set(found_in(tmp_path)[1]) == {("jane-submissions", "lab-01")}
