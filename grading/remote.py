@@ -339,8 +339,11 @@ class RemoteLab:
 
     def _gone(self, process):
         """The process ended by itself, or the sandbox ended it; say which, and never trust it."""
-        process.hang_up()
-        report = process.last_report()
+        report = process.last_report(2.0)  # a connection is closed before its process has ended
+        told = not report
+        if told:
+            process.hang_up()
+            report = process.last_report()
         self._read_output(process)
         if "exit" not in report:
             self._lost(f"the process was lost: {report.get('setup', 'no report')}")
@@ -351,7 +354,7 @@ class RemoteLab:
         if code in (-9, -24) and report["cpu_s"] >= 0.9 * self._limits.cpu_s:
             self._end("timeout", f"{name} used more than {self._limits.cpu_s} s of processor time")
         how = f"ended the whole process with exit status {code}"
-        if report["reason"] == "told" and code == -9:  # it lived until then
+        if told and code == -9:  # it lived until then
             how = "closed its connection"
         elif code < 0:
             how = f"ended the whole process by signal {-code}"

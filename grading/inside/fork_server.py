@@ -136,8 +136,6 @@ class Workers:
         if descriptor not in self.by_descriptor:
             return  # both of its descriptors were ready
         child, exited, lifeline, in_group = self.by_descriptor[descriptor]
-        if descriptor == lifeline:
-            reason = "told"
         if in_group:  # without namespaces, some of its processes may have outlived it
             with contextlib.suppress(OSError):
                 os.killpg(child, signal.SIGKILL)
