@@ -46,6 +46,7 @@ def make_build(root: Path, config: dict[str, Any]) -> Build:
     """`root` is the book's folder; `repo` in book.toml says where the labs are, relative to it."""
     repo = (root / config.get("repo", "..")).resolve()
     watched = [root / "labbook", root / "figures", root / "quotes", repo / "labkit"]
+    watched += [repo / "benchmarks" / "results"]
     watched += [repo / "conftest.py", repo / "pytest.ini", *sorted(repo.glob("phase-*"))]
     cache = Cache(
         root / config.get("cache", ".cache"), fingerprint(p for p in watched if p.exists())
