@@ -89,15 +89,11 @@ def require(**quantities):
 
 def checked(function):
     """Make a function `require` its arguments before it runs, so that its body holds the idea."""
-    signature = inspect.signature(function)
+    names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def require_then_call(*args, **kwargs):
-        try:
-            given = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{function.__name__}(): {error}") from None
-        require(**given.arguments)
+        require(**dict(zip(names, args, strict=False)) | kwargs)
         return function(*args, **kwargs)
 
     return require_then_call
