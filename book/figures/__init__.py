@@ -11,15 +11,7 @@ from .engine import causes, lockstep, messages_of_a_step, process_tree, token_pa
 from .memory import gpu_memory, kv_heads, weights_per_rank
 from .overlap import overlap, recorded, steps_compared
 from .overview import decision, five_ways
-from .pipeline import (
-    bubble_curves,
-    decode_loop,
-    grid,
-    straggler,
-    two_nodes,
-    users_served,
-)
-from .schedules import schedules
+from .pipeline import bubble_curves, decode_loop, schedules, straggler, two_nodes, users_served
 from .sharding import column_row, mlp, ring
 
 

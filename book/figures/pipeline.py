@@ -1,9 +1,12 @@
 """Lab 04's schedules as pictures."""
 
+import re
+from functools import cache
 from math import ceil
 
-from labbook.labs import model, solution
+from labbook.labs import capture, lab, model, solution
 
+from labkit.loading import load_module
 from labkit.svg import SERIES, Drawing, Plot
 
 from .cost import achieved, middle
@@ -11,73 +14,28 @@ from .memory import cached_tokens
 from .panels import panels, part
 
 
-def _row(d, y, height, name, spans, x0, tick):
-    """One stage: spans are (start, ticks, label, fill, extra) in ticks."""
-    if name:
-        d.text(x0 - 8, y + height * 0.66, name, "muted", "end", 12)
-    for start, ticks, label, fill, extra in spans:
-        width = ticks * tick
-        d.rect(x0 + start * tick, y, width, height, fill, f"edge {extra}".strip())
-        size = min(height * 0.5, width * 0.8, 13)
-        if label and size >= 11:  # what a phone can show
-            ink = "fg" if extra or fill == "idle" else "bg"
-            d.text(x0 + (start + ticks / 2) * tick, y + height * 0.66, label, ink, size=size)
-
-
-def _microbatch(number):
-    """A colour for each microbatch, so that the eye can follow one through the stages."""
-    return SERIES[number % len(SERIES)]
-
-
-def grid(p=4, m=8):
-    """The forward-only grid of lab 04, cell by cell."""
-    lab04 = solution("lab-04")
-    rows = lab04.schedule_grid(p, m)
-    share = lab04.grid_bubble(rows)
-    size = min(26, 560 / len(rows[0]))
-    d = Drawing(70 + len(rows[0]) * size, p * size + 44)
-    for stage, row in enumerate(rows):
-        spans = [
-            (t, 1, "", "idle", "") if cell is None else (t, 1, str(cell), _microbatch(cell), "")
-            for t, cell in enumerate(row)
-        ]
-        _row(d, 8 + stage * size, size, f"stage {stage}", spans, 66, size)
-    d.text(66, p * size + 30, "time, one microbatch per tick", "muted", "start", 12)
-    d.line([(262, p * size + 26), (322, p * size + 26)], "muted", "arrow thin")
-    idle = sum(cell is None for row in rows for cell in row)
-    alt = (
-        f"A grid of {p} stages by {len(rows[0])} ticks. Microbatch i enters stage s at tick i + "
-        f"s, so the "
-        f"busy cells form a slanted band; {idle} of {p * len(rows[0])} cells at its two corners "
-        f"are idle."
-    )
-    caption = (
-        f"{p} stages; the number is the microbatch. {idle} of {p * len(rows[0])} cells are "
-        f"idle, grey: a bubble of {share}."
-    )
-    return d.figure(alt, caption, min_width=int(d.width))
+@cache
+def drawing():
+    """Lab 04's program that draws grids."""
+    return load_module(lab("lab-04").path / "grid.py")
 
 
 def straggler(stage_s=(1, 1, 2, 1), m=8):
     """One slow stage: everybody else waits for it, once per microbatch."""
-    lab04 = solution("lab-04")
+    lab04, page = solution("lab-04"), drawing()
     total = lab04.makespan_s(list(stage_s), m)
-    tick, height = 560 / total, 30
-    d = Drawing(650, len(stage_s) * height + 44)
-    arrivals = [0] * m
-    for stage, seconds in enumerate(stage_s):
-        spans, free = [], 0
+    rows, arrivals = [], [0] * m
+    for seconds in stage_s:
+        row = []
         for i in range(m):
-            start = max(arrivals[i], free)
-            if start > free:
-                spans.append((free, start - free, "", "idle", ""))
-            spans.append((start, seconds, str(i), _microbatch(i), ""))
-            arrivals[i] = free = start + seconds
-        if free < total:
-            spans.append((free, total - free, "", "idle", ""))
-        _row(d, 8 + stage * height, height, f"stage {stage}", spans, 66, tick)
+            row += [None] * (arrivals[i] - len(row)) + [i] * seconds
+            arrivals[i] = len(row)
+        rows.append(row + [None] * (total - len(row)))
     assert arrivals[-1] == total
-    d.text(66, len(stage_s) * height + 32, f"{total} ticks", "muted", "start", 12)
+    bottom = 8 + len(rows) * page.CELL_H
+    d = Drawing(650, bottom + 30)
+    page.rows(d, rows, 8, 590 / total, "stage")
+    d.text(page.LEFT, bottom + 20, f"{total} ticks", "muted", "start", 12)
     slow = max(range(len(stage_s)), key=lambda s: stage_s[s])
     alt = (
         f"{len(stage_s)} stages, {m} microbatches; stage {slow} takes {stage_s[slow]} ticks for "
@@ -87,6 +45,53 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
     fast = lab04.makespan_s([1] * len(stage_s), m)
     caption = f"Stage {slow} is twice as slow. The run takes {total} ticks instead of {fast}."
     return d.figure(alt, caption, min_width=int(d.width))
+
+
+def schedules(p=4, m=8):
+    """GPipe, 1F1B, interleaved 1F1B and zero bubble: the same work each time, on one time axis."""
+    lab04, page = solution("lab-04"), drawing()
+    cases = (  # name, grid, ticks per cell, what changed
+        ("GPipe", lab04.replay(lab04.gpipe_order(p, m)), 1, "all forwards, then all backwards"),
+        ("1F1B", lab04.replay(lab04.one_f_one_b_order(p, m)), 1, "backwards start early"),
+        (
+            "interleaved",
+            lab04.replay(lab04.interleaved_order(p, m, 2)),
+            0.5,
+            "two thin stages per rank",
+        ),
+        ("zero bubble (ZBV)", _zbv(p, m), 0.5, "weight gradients fill the gaps"),
+    )
+    tick = 660 / max(len(grid[0]) * unit for _, grid, unit, _ in cases)
+    block = p * page.CELL_H + 62
+    d = Drawing(0, len(cases) * block + 18)
+    said = []
+    for k, (name, grid, unit, change) in enumerate(cases):
+        bubble = lab04.grid_bubble(grid)
+        d.text(page.LEFT, k * block + 18, name, "fg", "start", 14, "bold")
+        d.text(page.LEFT, k * block + 35, f"{change}; bubble {bubble}", "muted", "start", 12)
+        page.rows(d, grid, k * block + 44, tick * unit)
+        said.append(f"{name}: {change}, {len(grid[0]) * unit:g} ticks, bubble {bubble}")
+    d.width = 8 + page.key(d, len(cases) * block, *(grid for _, grid, _, _ in cases))
+    alt = f"{p} ranks, {m} microbatches, the same work in four orders. " + "; ".join(said) + "."
+    caption = (
+        "The same work four times, on one time axis. The first three are replayed from lab 04's "
+        "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures."
+    )
+    return d.figure(alt, caption, min_width=676)
+
+
+def _zbv(p, m):
+    """The grid of Torch's ZBVZeroBubble as the lab captured it, in replay()'s form."""
+    orders = capture("lab-04/captures/torch-schedules/orders.json")
+    wanted = ("ZBVZeroBubble", p, m)
+    zbv = next(one for one in orders if (one["schedule"], one["p"], one["m"]) == wanted)
+    op = re.compile(r"(\d+)([FIW])(\d+)")
+    grid = [[op.match(text) for text in ops.split()] for ops in zbv["ranks"]]
+    width = max(map(len, grid))
+    return [
+        [(f[2], int(f[1]), int(f[3])) if f else None for f in row] + [None] * (width - len(row))
+        for row in grid
+    ]
 
 
 def decode_loop(p=4, flights=(1, 2, 4), ticks=10):
@@ -132,21 +137,22 @@ def _round_trips(p, in_flight, ticks, size=22):
             number = (t - stage) % p
             works = t >= stage and number < in_flight
             busy += works and t >= p
-            fill = _microbatch(number) if works else "idle"
-            row.append((t, 1, str(number) if works else "", fill, ""))
+            row.append(number if works else None)
     for stage in range(p):
-        _row(d, top + stage * size, size, f"stage {stage}", [], left, size)
+        d.text(left - 8, top + (stage + 0.66) * size, f"stage {stage}", "muted", "end", 12)
     for t in range(ticks):
         with part(d, "from", t):
             d.rect(left + t * size, top, size, p * size, "idle", "edge")
             for stage, row in enumerate(rows):
-                if row[t][2]:
-                    _row(d, top + stage * size, size, "", [row[t]], left, size)
+                if row[t] is not None:
+                    x, y = left + t * size, top + stage * size
+                    d.rect(x, y, size, size, SERIES[row[t]], "edge")
+                    d.text(x + size / 2, y + 0.66 * size, str(row[t]), "bg", size=11)
         with part(d, "step", t):
             for x, row in zip(spots, rows, strict=True):
-                if row[t][2]:
-                    d.rect(x, 44, box, 24, row[t][3], "edge", 5)
-                    d.text(x + box / 2, 61, row[t][2], "bg", size=13, extra="bold")
+                if row[t] is not None:
+                    d.rect(x, 44, box, 24, SERIES[row[t]], "edge", 5)
+                    d.text(x + box / 2, 61, str(row[t]), "bg", size=13, extra="bold")
     share = busy / (p * (ticks - p))
     return d, f"{p} stages, {in_flight} in flight: {share:.0%} of the cells work once full."
 

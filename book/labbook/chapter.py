@@ -133,7 +133,6 @@ def _included(target: str, build: Build) -> str:
 
     `| before subsections`: only what stands before its first subheading.
     `| figures a, b`: the drawings in text fences give way to these figures, one each.
-    `| drawings a, b`: so do the SVG files.
     """
     place, _, option = (part.strip() for part in target.partition(" | "))
     name, _, heading = place.partition(":#")
@@ -147,11 +146,11 @@ def _included(target: str, build: Build) -> str:
         first, _, last = names.partition("-")
         text = _with_hints(text, place.partition("/")[0], int(first or 1), int(last or 99))
         text = re.sub(DRAWING, "", text)
-    elif how in ("figures", "drawings"):
+    elif how == "figures":
         calls = [f"{{{{figure: {name.strip()}}}}}" for name in re.split(r",(?![^(]*\))", names)]
-        parts = re.split(TEXT_FENCE if how == "figures" else DRAWING, text)
+        parts = re.split(TEXT_FENCE, text)
         if len(parts) != len(calls) + 1:
-            raise BookError(f"{place} has {len(parts) - 1} {how} to replace, not {len(calls)}")
+            raise BookError(f"{place} has {len(parts) - 1} drawings to replace, not {len(calls)}")
         text = "".join(part + new for part, new in zip(parts, [*calls, ""], strict=True))
     elif option or not text.strip():
         raise BookError(f"nothing to include: {target}")

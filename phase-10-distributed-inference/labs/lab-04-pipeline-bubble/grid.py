@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from labkit.loading import describe_exception, load_chosen
-from labkit.svg import Drawing
+from labkit.svg import SERIES, Drawing
 
 HERE = Path(__file__).resolve().parent
 TITLES = {
@@ -54,51 +54,56 @@ def _label(cell, rank):
 
 def svg(grid, title):
     """The grid as an .svg file: rows are ranks, columns ticks; a rank's odd chunks are pale."""
-    ticks, bottom, key = max(map(len, grid)), TOP + len(grid) * CELL_H, _key(grid)
-    ends = [LEFT + ticks * CELL_W, LEFT + 8 * len(title), key[-1][0] + 16 + 6 * len(key[-1][2])]
-    d = Drawing(max(ends) + 8, bottom + 40)
+    ticks, bottom = max(map(len, grid)), TOP + len(grid) * CELL_H
+    d = Drawing(0, bottom + 40)
     d.text(LEFT, 16, title, "fg", "start", 13, "bold")
-    for rank, row in enumerate(grid):
-        y, tick = TOP + rank * CELL_H, 0
-        d.text(LEFT - 6, y + 15, f"rank {rank}", "muted", "end", 11)
-        for cell, run in groupby(row):
-            span = len(list(run))
-            _op(d, cell, rank, len(grid), LEFT + tick * CELL_W, y, span)
-            tick += span
+    rows(d, grid, TOP)
     for tick in range(0, ticks, 1 if ticks <= 24 else 5):
         d.text(LEFT + (tick + 0.5) * CELL_W, bottom + 13, str(tick), "muted", size=10)
     d.text(LEFT - 6, bottom + 13, "tick", "muted", "end", 11)
-    for x, look, words in key:
-        d.rect(x, bottom + 22, 10, 10, *look)
-        d.text(x + 15, bottom + 31, words, "fg", "start", 11)
+    d.width = 8 + max(LEFT + ticks * CELL_W, LEFT + 8 * len(title), key(d, bottom + 22, grid))
     idle = sum(row.count(None) for row in grid)
     cells = f"{idle} of {sum(map(len, grid))} cells idle"
     return d.standalone(f"{title}: {len(grid)} ranks, {ticks} ticks, {cells}")
 
 
-def _op(d, cell, rank, ranks, x, y, span):
-    if cell is None:
-        for tick in range(span):
-            d.rect(x + tick * CELL_W, y, CELL_W, CELL_H, "idle", "edge")
-        return
-    kind, stage, microbatch = ("F", rank, cell) if isinstance(cell, int) else cell
-    pale = stage // ranks % 2 == 1
-    d.rect(x, y, span * CELL_W, CELL_H, KINDS[kind][0], "edge soft" if pale else "edge")
-    d.text(x + span * CELL_W / 2, y + 15, str(microbatch), "fg" if pale else "bg", size=10)
+def rows(d, grid, top, cell_w=CELL_W, name="rank"):
+    """The cells of a grid; equal ones in a run are one operation."""
+    size = 10 if cell_w < 20 else 13
+    for rank, row in enumerate(grid):
+        x, y = LEFT, top + rank * CELL_H
+        d.text(LEFT - 6, y + 15, f"{name} {rank}", "muted", "end", 11)
+        for cell, run in groupby(row):
+            start, count = x, len(list(run))
+            x += count * cell_w
+            if cell is None:
+                for tick in range(count):
+                    d.rect(start + tick * cell_w, y, cell_w, CELL_H, "idle", "edge")
+                continue
+            if isinstance(cell, int):  # forward only: a colour for each microbatch
+                fill, stage, microbatch = SERIES[cell % len(SERIES)], rank, cell
+            else:
+                fill, stage, microbatch = KINDS[cell[0]][0], *cell[1:]
+            pale = stage // len(grid) % 2 == 1
+            d.rect(start, y, x - start, CELL_H, fill, "edge soft" if pale else "edge")
+            if x - start > 14:  # else there is no room for it
+                ink = "fg" if pale else "bg"
+                d.text((start + x) / 2, y + 15, str(microbatch), ink, size=size)
 
 
-def _key(grid):
-    """[(x, (fill, extra), words)] of what the grid shows."""
-    ops = [cell for row in grid for cell in row if isinstance(cell, tuple)]
-    kinds = {op[0] for op in ops} or {"F"}
-    shown = [((colour, ""), words) for kind, (colour, words) in KINDS.items() if kind in kinds]
-    if any(op[1] >= len(grid) for op in ops):
-        shown.append((("c0", "soft"), "pale: the rank's second chunk"))
-    x, key = LEFT, []
-    for look, words in [*shown, (("idle", ""), "idle: the bubble")]:
-        key.append((x, look, words))
+def key(d, y, *grids):
+    """What the colours of the grids mean, in one line; returns where it ends."""
+    ops = [(op, len(grid)) for grid in grids for row in grid for op in row if isinstance(op, tuple)]
+    kinds = {op[0] for op, _ in ops}
+    looks = [(colour, "", words) for kind, (colour, words) in KINDS.items() if kind in kinds]
+    if any(op[1] >= ranks for op, ranks in ops):
+        looks.append(("c0", "soft", "pale: the rank's second chunk"))
+    x = LEFT
+    for fill, extra, words in [*looks, ("idle", "", "idle: the bubble")]:
+        d.rect(x, y, 10, 10, fill, extra)
+        d.text(x + 15, y + 9, words, "fg", "start", 11)
         x += 32 + 6 * len(words)
-    return key
+    return x - 16
 
 
 def attempt(lab, function, *arguments):
