@@ -17,7 +17,7 @@ from pathlib import Path
 
 from labkit.claims import points_of_tasks
 from labkit.loading import ROOT, Lab, find_labs
-from labkit.tasks import BEGIN, DEF, END, tasks_of
+from labkit.tasks import BEGIN, BLOCK, END, owner_of, tasks_of
 
 TASKS = re.compile(r"(<!-- tasks -->).*?(<!-- /tasks -->)", re.S)
 HEADER = re.compile(r"\A# ([\w-]+) starter: .* \[([0-9a-f]{12})\]\n")
@@ -25,50 +25,43 @@ HEADER = re.compile(r"\A# ([\w-]+) starter: .* \[([0-9a-f]{12})\]\n")
 
 def derive(lab: Lab) -> str:
     """The text of the lab's starter. Raises ValueError on unbalanced or misplaced markers."""
-    source = lab.file("solution").read_text(encoding="utf-8").splitlines()
-    lines, block, defs = [], None, []
-    for number, line in enumerate(source, start=1):
-        where = f"{lab.name}/solution.py line {number}"
-        if begin := BEGIN.match(line):
-            if block is not None:
-                raise ValueError(f"{where}: BEGIN SOLUTION inside a solution")
-            block, indent, task = [], begin[1], begin[2]
-        elif END.match(line):
-            if block is None:
-                raise ValueError(f"{where}: END SOLUTION without a beginning")
-            if indent:
-                lines += _todo(lab, indent, defs, task, where)
-            else:
-                while lines and not lines[-1]:
-                    lines.pop()  # the blank lines before a removed helper go with it
-            block = None
-        elif block is not None:
-            block.append(line)
-        else:
-            if found := DEF.match(line):
-                defs = [d for d in defs if len(d[0]) < len(found[1])] + [(found[1], found[2])]
-            lines.append(line)
-    if block is not None:
-        raise ValueError(f"{lab.name}/solution.py: the last BEGIN SOLUTION has no end")
-    body = "\n".join(lines).rstrip("\n") + "\n"
+    text, where = lab.file("solution").read_text(encoding="utf-8"), f"{lab.name}/solution.py"
+    inside = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.match(BEGIN, line):
+            if inside:
+                raise ValueError(f"{where} line {number}: BEGIN SOLUTION inside a solution")
+            inside = True
+        elif re.match(END, line):
+            if not inside:
+                raise ValueError(f"{where} line {number}: END SOLUTION without a beginning")
+            inside = False
+    if inside:
+        raise ValueError(f"{where}: the last BEGIN SOLUTION has no end")
+    body = BLOCK.sub(lambda block: _todo(lab, block), text).rstrip("\n") + "\n"
     if "NotImplementedError" not in body:
-        raise ValueError(f"{lab.name}/solution.py: no BEGIN SOLUTION inside a function")
+        raise ValueError(f"{where}: no BEGIN SOLUTION inside a function")
     return (
         f"# {lab.prefix} starter: write where NotImplementedError stands. [{_digest(body)}]\n{body}"
     )
 
 
-def _todo(lab, indent, defs, task, where):
-    owners = [name for spaces, name in defs if len(spaces) < len(indent)]
-    if not owners or task is None:
-        raise ValueError(f"{where}: a solution in a function needs its task: (task N)")
-    size = tasks_of(lab)[owners[0]].size
-    return [
-        f"{indent}raise NotImplementedError(",
-        f'{indent}    "{lab.prefix} · {owners[0]} is yours to write (about {size}). "',
-        f'{indent}    "Chapter: README.md, task {task}"',
-        f"{indent})",
-    ]
+def _todo(lab, block):
+    """What stands in the place of a solution; nothing in that of a helper at module level."""
+    before, indent, function = block["before"], block["indent"], owner_of(block)
+    if not indent:
+        return ""
+    if not function or not block["task"]:
+        raise ValueError(
+            f"{lab.name}/solution.py: a solution of {function} needs its task: (task N)"
+        )
+    return (
+        f"{before}{indent}raise NotImplementedError(\n"
+        f'{indent}    "{lab.prefix} · {function} is yours to write '
+        f'(about {tasks_of(lab)[function].size}). "\n'
+        f'{indent}    "Chapter: README.md, task {block["task"]}"\n'
+        f"{indent})"
+    )
 
 
 def _digest(body: str) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from labkit.loading import Lab
 
-BEGIN = re.compile(r"^(\s*)# BEGIN SOLUTION(?: \(task (\d+)(, stretch)?\))?\s*$")
-END = re.compile(r"^\s*# END SOLUTION\s*$")
-DEF = re.compile(r"^(\s*)def (\w+)")
+BEGIN = r"^(?P<indent> *)# BEGIN SOLUTION(?: \(task (?P<task>\d+)(?P<stretch>, stretch)?\))? *$"
+END = r"^ *# END SOLUTION *$"
+# what the learner writes, with the line breaks before it
+BLOCK = re.compile(rf"(?P<before>\n*){BEGIN}(?P<body>.*?){END}", re.M | re.S)
 LEVELS = ("Idea", "Sketch", "Formula")
 
 
@@ -33,26 +34,21 @@ def tasks_of(lab: Lab) -> dict[str, Task]:
     path = lab.file("solution")
     if not path.exists():
         return {}
-    found, defs, mark, block, owner = {}, [], None, [], None
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if begin := BEGIN.match(line):
-            mark, block = begin, []
-        elif END.match(line):
-            if mark and mark[2]:
-                lines = sum(1 for one in block if one.strip() and not one.strip().startswith("#"))
-                owners = [name for spaces, name in defs if len(spaces) < len(mark[1])]
-                if owners:
-                    owner = owners[0]
-                    found[owner] = Task(owner, int(mark[2]), bool(mark[3]), lines)
-                elif owner and not mark[1]:  # helpers, which stand behind their function
-                    found[owner] = replace(found[owner], lines=found[owner].lines + lines)
-            mark = None
-        elif mark:
-            block.append(line)
-        elif defined := DEF.match(line):
-            indent = len(defined[1])
-            defs = [d for d in defs if len(d[0]) < indent] + [(defined[1], defined[2])]
+    text, found, owner = path.read_text(encoding="utf-8"), {}, ""
+    for block in BLOCK.finditer(text):
+        body = [line.strip() for line in block["body"].splitlines()]
+        lines = sum(1 for line in body if line and not line.startswith("#"))
+        if block["task"] and block["indent"]:
+            owner = owner_of(block)
+            found[owner] = Task(owner, int(block["task"]), bool(block["stretch"]), lines)
+        elif block["task"] and owner:  # helpers, which stand behind their function
+            found[owner] = replace(found[owner], lines=found[owner].lines + lines)
     return found
+
+
+def owner_of(block: re.Match[str]) -> str:
+    """The function in which a block of a solution lies, or "" if in none."""
+    return ["", *re.findall(r"(?m)^def (\w+)", block.string[: block.start()])][-1]
 
 
 def task_of_check(lab: Lab, name: str) -> Task | None:
