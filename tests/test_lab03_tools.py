@@ -73,7 +73,7 @@ def test_the_links_are_ranges_and_every_gpu_has_one(tools):
     "gpu, link", [("A100", "NVLink 3"), ("H100", "NVLink 4"), ("L40S", "PCIe 4")]
 )
 def test_the_fitted_constants_lie_in_the_link_s_ranges(tools, gpu, link, protocols):
-    data = tools.calibration_table.nccl_rows(tools.rows)
+    data = tools.calibration_table.all_reduces(tools.rows)
     for constants in tools.calibration_table.fit(
         tools.bill, data[gpu], getattr(tools.bill, protocols)
     ).values():
@@ -177,7 +177,7 @@ def gains(tools, tokens):
 
 def calibration(tools):
     table = tools.calibration_table
-    data = table.nccl_rows(tools.rows)
+    data = table.all_reduces(tools.rows)
     middle = []
     for protocols in (tools.bill.STRAIGHT_LINE, tools.bill.NCCL_PROTOCOLS):
         errors = {gpu: table.held_out_errors(tools.bill, data[gpu], protocols) for gpu in data}
@@ -292,7 +292,7 @@ def run_copy(program, folder, starter):
 
 def test_held_out_errors_are_within_the_limits(tools):
     table = tools.calibration_table
-    data = table.nccl_rows(tools.rows)
+    data = table.all_reduces(tools.rows)
     groups = [
         table.held_out_errors(tools.bill, rows, tools.bill.NCCL_PROTOCOLS) for rows in data.values()
     ]
@@ -307,7 +307,7 @@ def test_held_out_errors_are_within_the_limits(tools):
 
 def test_the_protocols_chosen_without_a_gpu_still_predict_it(tools):
     table = tools.calibration_table
-    results = table.leave_one_out(tools.bill, table.nccl_rows(tools.rows))
+    results = table.leave_one_out(tools.bill, table.all_reduces(tools.rows))
     assert [gpu for gpu, _, _ in results] == ["A100", "H100", "L40S"]
     for gpu, _, errors in results:
         assert table.medians([errors])[1] <= 30 and table.medians([errors])[2] <= 10, gpu
@@ -315,7 +315,7 @@ def test_the_protocols_chosen_without_a_gpu_still_predict_it(tools):
 
 def test_a_box_that_chose_no_constant_is_predicted(tools):
     table = tools.calibration_table
-    rows = table.other_box(tools.bill, tools.rows, table.nccl_rows(tools.rows))
+    rows = table.other_box(tools.bill, tools.rows, table.all_reduces(tools.rows))
     assert len(rows) == 6
     assert median(abs(predicted / seconds - 1) for _, seconds, predicted in rows) < 0.1
 
@@ -329,7 +329,7 @@ def test_the_calibration_table_prints_every_part():
 
 def test_the_figure_is_current(tools):
     table = tools.calibration_table
-    drawn = table.figure(tools.bill, table.nccl_rows(tools.rows), "H100")
+    drawn = table.figure(tools.bill, table.all_reduces(tools.rows), "H100")
     assert drawn == (LAB.path / "h100-nccl.svg").read_text(), (
         "run `python calibration_table.py --svg h100-nccl.svg` in the lab's folder"
     )

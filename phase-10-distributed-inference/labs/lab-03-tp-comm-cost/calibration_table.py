@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 from statistics import mean, median
 
-from loglog import loglog_svg, series_of
-from share_table import HERE, KERNELS, US, read_measurements
+from loglog import picture
+from share_table import HERE, US, all_reduces, read_measurements
 
 from labkit.loading import load_chosen, run_program
 
@@ -23,17 +23,6 @@ CLASSES = ("up to 64 KiB", "to 4 MiB", "above 4 MiB")
 
 def size_class(payload_bytes):
     return CLASSES[(payload_bytes > 64 * KiB) + (payload_bytes > 4 * MiB)]
-
-
-def nccl_rows(rows):
-    """{GPU: {(ranks, bytes): seconds}} of NCCL all-reduces within one node."""
-    found = {}
-    for row in rows:
-        if row["kind"] == "nccl_all_reduce":
-            setting = row["setting"]
-            gpu = setting["gpu"].removeprefix("NVIDIA ").split("-")[0].split()[0]
-            found.setdefault(gpu, {})[setting["gpus"], setting["bytes"]] = row["value"] * US
-    return found
 
 
 def fit(lab, measured, protocols):
@@ -98,18 +87,9 @@ def leave_one_out(lab, data):
 
 def engine_kernels(lab, rows, data):
     """{GPU: {class: errors}} of one-shot/two-shot from one latency per rank count (8 KiB)."""
-    kind, mode = KERNELS["vLLM graph"]
     found = {}
-    for gpu, measured in data.items():
-        times = {
-            (row["setting"]["gpus"], row["setting"]["bytes"]): row["value"] * US
-            for row in rows
-            if row["kind"] == kind and gpu in row["setting"]["gpu"]
-            if row["setting"]["mode"] == mode
-        }
-        if not times:
-            continue
-        constants = fit(lab, measured, lab.NCCL_PROTOCOLS)
+    for gpu, times in all_reduces(rows, "vLLM graph").items():
+        constants = fit(lab, data[gpu], lab.NCCL_PROTOCOLS)
         errors = {name: [] for name in CLASSES}
         for (ranks, size), seconds in times.items():
             if size != 8 * KiB:
@@ -143,14 +123,10 @@ def other_box(lab, rows, data):
 
 def figure(lab, data, gpu):
     """An SVG of one GPU's NCCL all-reduces: measured, predicted, and the straight line."""
+    table = {p: {size: s for (q, size), s in data[gpu].items() if q == p} for p in (2, 8)}
     constants = fit(lab, data[gpu], lab.NCCL_PROTOCOLS)
-    series = []
-    for ranks in (2, 8):
-        measured = {size: t for (p, size), t in data[gpu].items() if p == ranks}
-        given = [size for size in measured if size in (TINY, HUGE)]
-        series.append(series_of(lab, ranks, constants, measured, given, lab.NCCL_PROTOCOLS))
-    crossover = lab.crossover_bytes(8, *constants[8])
-    return loglog_svg(f"NCCL all-reduce, {gpu}, one node", series, crossover)
+    title = f"NCCL all-reduce, {gpu}, one node"
+    return picture(lab, title, table, constants, lab.NCCL_PROTOCOLS)
 
 
 def print_errors(lab, data):
@@ -199,7 +175,7 @@ def main():
     parser.add_argument("--svg", metavar="FILE", help="draw the H100's rows into FILE instead")
     options = parser.parse_args()
     lab, rows = load_chosen(HERE), read_measurements()
-    data = nccl_rows(rows)
+    data = all_reduces(rows)
     if options.svg:
         Path(options.svg).write_text(figure(lab, data, "H100"), encoding="utf-8")
         return

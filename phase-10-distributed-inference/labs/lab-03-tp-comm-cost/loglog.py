@@ -20,16 +20,25 @@ def seconds_text(seconds):
     return f"{seconds / 1e-9:.0f} ns"
 
 
-def series_of(lab, ranks, constants, measured, given, protocols):
-    """One series of `loglog_svg`: the model's two curves beside `measured`, {bytes: seconds}."""
-    ring = constants[ranks]
-    return {
-        "label": f"{ranks} ranks",
-        "measured": sorted(measured.items()),
-        "given": given,
-        "predict": lambda size: lab.predict_all_reduce_s(ranks, size, *ring, protocols),
-        "straight": lambda size: lab.ring_all_reduce_s(ranks, size, *ring),
-    }
+def picture(lab, title, table, constants, protocols):
+    """The text of an .svg file: table, {ranks: {bytes: seconds}}, beside the model's two curves.
+
+    constants: {ranks: (c, a, busbw)}, fitted to each rank count's smallest and largest payload.
+    """
+
+    def series(ranks, times):
+        ring = constants[ranks]
+        return {
+            "label": f"{ranks} ranks",
+            "measured": sorted(times.items()),
+            "given": (min(times), max(times)),
+            "predict": lambda size: lab.predict_all_reduce_s(ranks, size, *ring, protocols),
+            "straight": lambda size: lab.ring_all_reduce_s(ranks, size, *ring),
+        }
+
+    most = max(table)
+    crossover = lab.crossover_bytes(most, *constants[most])
+    return loglog_svg(title, [series(*item) for item in table.items()], crossover)
 
 
 def loglog_svg(title, series, crossover_bytes=None):

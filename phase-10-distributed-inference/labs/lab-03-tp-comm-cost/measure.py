@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from calibration_table import CLASSES, size_class
-from loglog import bytes_text, loglog_svg, series_of
+from loglog import bytes_text, picture
 from share_table import HERE
 
 from labkit.loading import load_chosen, run_program
@@ -200,15 +200,6 @@ def content(backend, runs, constants, remark):
     fitted = {str(p): dict(zip(names, constants[p], strict=True)) for p in runs}
     found = {"backend": backend, "batches": BATCHES, "fit": fitted, "remark": remark}
     return found | {"rows": rows}
-
-
-def picture(lab, title, table, constants, protocols):
-    series = [
-        series_of(lab, p, constants, times, [min(times), max(times)], protocols)
-        for p, times in table.items()
-    ]
-    most = max(table)
-    return loglog_svg(title, series, lab.crossover_bytes(most, *constants[most]))
 
 
 def main():

@@ -52,22 +52,21 @@ def read_measurements():
     return [json.loads(line) for line in text.splitlines()]
 
 
-def latencies(rows, gpu, kernel):
-    """{ranks: seconds} of measured 8 KiB all-reduces."""
-    kind, mode = KERNELS[kernel]
-    return {
-        row["setting"]["gpus"]: row["value"] * US
-        for row in rows
-        if row["kind"] == kind
-        and gpu in row["setting"]["gpu"]
-        and row["setting"]["bytes"] == 8 * KiB
-        and row["setting"].get("mode") == mode
-    }
+def all_reduces(rows, kernel="NCCL"):
+    """{GPU: {(ranks, bytes): seconds}} of a kernel's measured all-reduces within one node."""
+    (kind, mode), found = KERNELS[kernel], {}
+    for row in rows:
+        setting = row["setting"]
+        if row["kind"] == kind and setting.get("mode") == mode:
+            gpu = setting["gpu"].removeprefix("NVIDIA ").split("-")[0].split()[0]
+            found.setdefault(gpu, {})[setting["gpus"], setting["bytes"]] = row["value"] * US
+    return found
 
 
 def message_s(lab, rows, gpu, kernel, ranks):
     """(seconds of an 8 KiB all-reduce, whether it is predicted rather than measured)."""
-    known = latencies(rows, gpu, kernel)
+    measured = all_reduces(rows, kernel).get(gpu, {})
+    known = {p: seconds for (p, size), seconds in measured.items() if size == 8 * KiB}
     if ranks in known:
         return known[ranks], False
     if len(known) >= 2:  # TP=4 of a kernel measured at 2 and 8: latency is linear in the hops
