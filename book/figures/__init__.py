@@ -7,10 +7,10 @@ import re
 from .choice import against_replicas, three_machines
 from .collective import collectives, hierarchy, sequence_parallel, ways_to_all_reduce
 from .cost import decode_share, dispatch, protocols, regimes, roofline
-from .engine import causes, lockstep, messages_of_a_step, process_tree, token_path, tuesday
+from .engine import lockstep, messages_of_a_step, process_tree, token_path, tuesday
 from .memory import gpu_memory, kv_heads, weights_per_rank
 from .overlap import overlap, recorded, steps_compared
-from .overview import decision, five_ways
+from .overview import five_ways
 from .pipeline import bubble_curves, decode_loop, schedules, straggler, two_nodes, users_served
 from .sharding import column_row, mlp, ring
 

@@ -5,6 +5,7 @@ from labbook.labs import fact, model, solution
 from labkit.svg import Drawing, Plot, ladder
 
 from .cost import achieved, h100_constants, middle
+from .panels import bar, key
 
 
 def one_token():
@@ -25,14 +26,10 @@ def three_machines():
     found, d = one_token(), Drawing(420, 196)
     scale = 400 / max(sum(parts) for parts in found.values())
     for row, (name, parts) in enumerate(found.items()):
-        x, y = 6, 22 + 54 * row
-        d.text(x, y - 6, f"{name}: {sum(parts) * 1e3:.1f} ms", "fg", "start", 13, "bold")
-        for seconds, fill in zip(parts, ("c0", "c1"), strict=True):
-            d.rect(x, y, seconds * scale, 24, fill)
-            x += seconds * scale
-    for k, (fill, label) in enumerate((("c0", "reading the weights"), ("c1", "messages"))):
-        d.rect(6 + 190 * k, 174, 14, 14, fill)
-        d.text(27 + 190 * k, 186, label, "fg", "start", 13)
+        y = 22 + 54 * row
+        d.text(6, y - 6, f"{name}: {sum(parts) * 1e3:.1f} ms", "fg", "start", 13, "bold")
+        bar(d, 6, y, 24, [(parts[0], "c0", ""), (parts[1], "c1", "")], scale)
+    key(d, 174, {"reading the weights": "c0", "messages": "c1"})
     alt = "Time of one token: " + "; ".join(
         f"{name}: {a * 1e3:.1f} ms of reading and {b * 1e3:.1f} ms of messages"
         for name, (a, b) in found.items()

@@ -9,7 +9,7 @@ from labbook.labs import capture, fact, model, solution
 from labkit.svg import SERIES, Drawing
 
 from .cost import achieved
-from .panels import WIDTH, key
+from .panels import WIDTH, bar, key
 
 
 def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
@@ -152,81 +152,39 @@ def messages_of_a_step(name="lab-02/captures/tp2/report.json"):
     )  # fmt: skip
 
 
+def lanes(ranks, right, last):
+    """A drawing with a lane for each rank; ranks: [[(length, colour, label), ...], ...].
+
+    right: the longest lane. last: what its last part, in green, is called.
+    """
+    left, lane = 62, 28
+    bottom = 8 + lane * len(ranks)
+    d = Drawing(WIDTH, bottom + 54)
+    for rank, parts in enumerate(ranks):
+        y = 8 + rank * lane
+        d.text(left - 8, y + 17, f"rank {rank}", "muted", "end", 13)
+        bar(d, left, y, 24, parts, (WIDTH - left - 8) / right)
+    key(
+        d, bottom + 6, {"computing": "c0", "computing, slowly": "c3", "waiting": "idle", last: "c2"}
+    )
+    return d
+
+
 def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
     """Four ranks meet at every all-reduce; one computes longer, so the others wait."""
-    left, lane = 62, 34
-    step = slow + message
-    scale = (WIDTH - left - 8) / (rounds * step)
-    d = Drawing(WIDTH, 60 + num_ranks * lane + 44)
-    for rank in range(num_ranks):
-        y = 12 + rank * lane
-        d.text(left - 8, y + 18, f"rank {rank}", "muted", "end", 13)
-        own = slow if rank == 2 else 1.0
-        for k in range(rounds):
-            x = left + k * step * scale
-            d.rect(x, y, own * scale, 26, "c3" if rank == 2 else "c0", "edge")
-            if own < slow:
-                d.rect(x + own * scale, y, (slow - own) * scale, 26, "idle", "edge")
-            d.rect(x + slow * scale, y, message * scale, 26, "c2", "edge")
-    colours = {"computing": "c0", "computing, slowly": "c3", "waiting": "idle", "all-reduce": "c2"}
-    key(d, 12 + num_ranks * lane + 8, colours)
-    healthy = 1 + message
+    step, healthy = slow + message, 1 + message
+    usual = [(1.0, "c0", ""), (slow - 1.0, "idle", ""), (message, "c2", "")] * rounds
+    ranks = [usual] * num_ranks
+    ranks[2] = [(slow, "c3", ""), (message, "c2", "")] * rounds
     alt = (
         f"{num_ranks} ranks in {rounds} rounds of computing and an all-reduce. Rank 2 computes "
         f"{slow:g} times as long. The others wait for it in every round, so every rank's round "
         f"takes {step / healthy:.2f} times as long as when all are healthy."
     )
-    return d.figure(
+    return lanes(ranks, rounds * step, "all-reduce").figure(
         alt,
         f"Rank 2 computes {slow:g} times as long, and every rank's round takes "
         f"{step / healthy:.2f} times as long. Only the waiting tells who is slow.",
-    )
-
-
-CAUSES = {
-    "the start-up": {
-        "smaller world sizes than planned?": "replicas",
-        "more KV heads held than there are?": "copied-heads",
-    },
-    "ranks of tensor parallelism": {
-        "others on a core, not the slow rank's?": "disturbed",
-        "one computes longer, core shared?": "busy-neighbour",
-        "one computes longer, core its own?": "slow-rank",
-        "the typical transfer longer?": "slow-link",
-        "only the slowest transfers longer?": "unsteady-link",
-    },
-    "stages of a pipeline": {
-        "fewer requests in flight than stages?": "starved",
-        "one stage busier than the others?": "slow-stage",
-    },
-    "a training step": {"a larger share of it spent waiting?": "no-overlap"},
-    "none of these": {"": "healthy"},
-}
-
-
-def causes():
-    """From evidence to cause: the questions in the order in which the first yes decides."""
-    lane = 32
-    d = Drawing(WIDTH, 20 + lane * sum(1 + len(asked) for asked in CAUSES.values()) - lane)
-    y, said, spine = 18, [], []
-    for heading, asked in CAUSES.items():
-        last = heading == "none of these"
-        d.text(22, y, heading, "fg", "start", 14, "bold")
-        spine.append(y - 5)
-        y += 0 if last else lane
-        for question, cause in asked.items():
-            d.text(22, y, question, "fg", "start", 13)
-            d.line([(8, y - 5), (18, y - 5)], "muted", "thin")
-            d.line([(275, y - 5), (290, y - 5)], "muted", "arrow")
-            d.rect(291, y - 19, 124, 26, "c2" if last else "c0", "edge", 5)
-            d.text(353, y - 1, cause, "bg", size=13, extra="bold")
-            said.append(f"{heading}: {question} {cause}")
-            y += lane
-    d.line([(8, spine[0]), (8, y - lane - 5)], "muted", "thin")
-    return d.figure(
-        "Questions from the top; the first yes is the cause. " + "; ".join(said) + ".",
-        "Ask from the top, of what the evidence holds: the first yes is the cause. Transfers and "
-        "waiting are compared with the healthy day.",
     )
 
 
@@ -249,29 +207,15 @@ def tuesday_parts():
 def tuesday():
     """One decode step on each of eight ranks: computing, waiting and transfer."""
     computing, waiting, transfer = tuesday_parts()["today"]
-    left, lane = 62, 24
-    longest = max(a + b for a, b in zip(computing, waiting, strict=True)) + transfer
-    scale = (WIDTH - left - 8) / longest
-    d = Drawing(WIDTH, 12 + 8 * lane + 42)
-    slow = computing.index(max(computing))
+    ranks, said = [], []
     for rank, (own, wait) in enumerate(zip(computing, waiting, strict=True)):
-        x, y = left, 8 + rank * lane
-        d.text(left - 8, y + 15, f"rank {rank}", "muted", "end", 13)
-        own_fill = "c3" if rank == slow else "c0"
-        for size, fill in ((own, own_fill), (wait, "idle"), (transfer, "c2")):
-            d.rect(x, y, size * scale, 20, fill, "edge")
-            if size * scale > 36:
-                ink = "fg" if fill == "idle" else "bg"
-                d.text(x + size * scale / 2, y + 15, f"{size:.1f}", ink, size=12)
-            x += size * scale
-    colours = {"computing": "c0", "computing, slowly": "c3", "waiting": "idle", "transfer": "c2"}
-    key(d, 8 + 8 * lane + 6, colours)
-    alt = "Median milliseconds of a decode step: " + "; ".join(
-        f"rank {rank} computes {own:.1f} and waits {wait:.1f}"
-        for rank, (own, wait) in enumerate(zip(computing, waiting, strict=True))
-    )
-    return d.figure(
-        f"{alt}. Transfer takes {transfer:.1f} on all.",
+        parts = ((own, "c3" if own == max(computing) else "c0"), (wait, "idle"), (transfer, "c2"))
+        ranks.append([(size, fill, f"{size:.1f}") for size, fill in parts])
+        said.append(f"rank {rank} computes {own:.1f} and waits {wait:.1f}")
+    longest = max(own + wait for own, wait in zip(computing, waiting, strict=True)) + transfer
+    return lanes(ranks, longest, "transfer").figure(
+        f"Median milliseconds of a decode step: {'; '.join(said)}. "
+        f"Transfer takes {transfer:.1f} on all.",
         "A decode step of eight ranks, in milliseconds, from the lab's simulator. Every bar is as "
         "long as the next, and every monitor shows full load.",
     )

@@ -5,7 +5,7 @@ from labbook.labs import proper_name, solution
 
 from labkit.svg import Drawing
 
-from .panels import WIDTH, key
+from .panels import WIDTH, bar, key
 
 GIB, MIB, GB = 2**30, 2**20, 1e9
 
@@ -22,38 +22,26 @@ def beyond_a_share(config, tp):
     }
 
 
-def weights_per_rank(config="llama-3.1-8b"):
-    """Weights on one rank at TP 1, 2, 4 and 8: an even share, and what comes on top of it."""
-    lab02 = solution("lab-02")
-    sizes, top, height = (1, 2, 4, 8), 42, 150
-    totals = [lab02.rank_weights(shape_of(config), tp)["total_bytes"] / GIB for tp in sizes]
-    d = Drawing(WIDTH, 398)
-    d.text(10, 18, "GiB of weights on one rank", "fg", "start", 14, "bold")
-    for k, (tp, total) in enumerate(zip(sizes, totals, strict=True)):
-        x, bar = 30 + k * 100, total / totals[0] * height
-        d.rect(x, top + height - bar, 64, bar, "c0")
-        d.text(x + 32, top + height - bar - 6, f"{total:.3f}", "fg", size=13)
-        d.text(x + 32, top + height + 18, f"TP={tp}", "fg", size=13)
-    d.line([(10, top + height), (410, top + height)], "muted", "thin")
-    d.text(10, 244, "of these, MiB beyond an even share", "fg", "start", 14, "bold")
+def weights_per_rank(config="llama-3.1-8b", sizes=(1, 2, 4, 8)):
+    """Weights on one rank, and as a bar what of them comes on top of an even share."""
     colours = {"whole on every rank": "c1", "rope table": "c2", "allocator's rounding": "c3"}
-    said = []
-    for k, tp in enumerate(sizes):
-        parts, x, floor = beyond_a_share(config, tp), 30 + k * 100, 336
-        for name, size in parts.items():
-            d.rect(x, floor - size * 1.8, 64, size * 1.8, colours[name])
-            floor -= size * 1.8
-        d.text(x + 32, floor - 6, f"+{sum(parts.values()):.1f}", "fg", size=13)
-        said.append(f"TP={tp} {totals[k]:.3f} GiB, {sum(parts.values()):.1f} MiB beyond its share")
-    d.line([(10, 336), (410, 336)], "muted", "thin")
-    key(d, 352, colours)
-    alt = f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + "."
-    caption = (
-        f"{proper_name(config)} in bf16. Above, everything a rank holds. Below, what it holds "
-        "beyond the parameters divided by TP, on a scale of its own; the other part of the norms "
-        "is too thin to be seen."
+    beyond = [beyond_a_share(config, tp) for tp in sizes]
+    most = max(sum(parts.values()) for parts in beyond)
+    d, said = Drawing(WIDTH, 54 * len(sizes) + 62), []
+    for row, (tp, parts) in enumerate(zip(sizes, beyond, strict=True)):
+        total = solution("lab-02").rank_weights(shape_of(config), tp)["total_bytes"] / GIB
+        held, y = f"{total:.3f} GiB, {sum(parts.values()):.1f} MiB beyond its share", 26 + row * 54
+        d.text(6, y - 8, f"TP={tp}", "fg", "start", 14, "bold")
+        d.text(414, y - 8, held, "muted", "end", 13)
+        shown = [(parts[name], fill, f"{parts[name]:.1f}") for name, fill in colours.items()]
+        bar(d, 6, y, 24, shown, 408 / most)
+        said.append(f"TP={tp} {held}")
+    key(d, 54 * len(sizes) + 14, colours)
+    return d.figure(
+        f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + ".",
+        f"{proper_name(config)} in bf16: what a rank holds, and as a bar what of it lies beyond "
+        "the parameters divided by TP.",
     )
-    return d.figure(alt, caption)
 
 
 def kv_heads(num_kv_heads=8):
@@ -106,35 +94,30 @@ def cached_tokens(name, tp, pp=1):
 
 def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
     """One GPU's memory as a bar: weights, everything else by name, the cache, and the rest."""
-    d = Drawing(WIDTH, 84 * len(sizes) + 84)
-    said = []
+    d, said = Drawing(WIDTH, 84 * len(sizes) + 84), []
+    colours = {
+        "weights": "c0", "everything else": "c1", "KV cache": "c3", "not the engine's": "idle"
+    }  # fmt: skip
     for row, tp in enumerate(sizes):
         found, box, load = placed(name, tp)
         memory, y = found.memory, 30 + row * 84
         other = sum(memory["other"].values())
         cache = max(0.0, memory["kv_bytes"])
-        rest = box.reported_bytes - memory["weights_bytes"] - other - cache
+        rest = max(0.0, box.reported_bytes - memory["weights_bytes"] - other - cache)
         d.text(6, y - 9, f"TP={tp}", "fg", "start", 14, "bold")
         d.text(262, y - 9, f"weights {memory['weights_bytes'] / GB:.1f}", "c0", "end", 13)
         d.text(414, y - 9, f"everything else {other / GB:.1f}", "c1", "end", 13)
-        x = 6.0
-        for fill, size in zip(
-            ("c0", "c1", "c3", "idle"), (memory["weights_bytes"], other, cache, rest), strict=True
-        ):
-            width = max(0.0, size) / box.reported_bytes * 408
-            d.rect(x, y, width, 30, fill, "edge")
-            if width > 40:
-                d.text(x + width / 2, y + 20, f"{size / GB:.1f}", "bg" if fill != "idle" else "fg",
-                       size=13, extra="bold")  # fmt: skip
-            x += width
+        sizes_bytes = (memory["weights_bytes"], other, cache, rest)
+        parts = [
+            (size, fill, f"{size / GB:.1f}")
+            for size, fill in zip(sizes_bytes, colours.values(), strict=True)
+        ]
+        bar(d, 6, y, 30, parts, 408 / box.reported_bytes)
         tokens = cached_tokens(name, tp)
         held = f"{cache / GB:.1f} GB of cache on each GPU hold {tokens:,} tokens"
         d.text(6, y + 47, held, "muted", "start", 13)
         weights = f"{memory['weights_bytes'] / GB:.1f} GB of weights"
         said.append(f"at TP={tp} {weights}, {other / GB:.1f} GB of everything else, {held}")
-    colours = {
-        "weights": "c0", "everything else": "c1", "KV cache": "c3", "not the engine's": "idle"
-    }  # fmt: skip
     key(d, 84 * len(sizes) + 22, colours)
     alt = f"One H100 that reports {box.reported_bytes / GB:.1f} GB: " + "; ".join(said) + "."
     caption = (

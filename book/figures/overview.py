@@ -70,34 +70,3 @@ def _held(d, name, rank, layer, x, y, fill):
             mine = token // 4 == rank
             look = (fill, "edge") if mine else ("bg", "box")
             d.rect(x + token * 11.25, y + 12, 11.25, 12, *look)
-
-
-def decision():
-    """Which split to try first, as questions in their order."""
-    steps = (
-        ("Does one GPU hold the weights,", "with room for the cache you need?", None),
-        ("yes, and a step mostly reads weights", "TP inside the node, if it pays", "c0"),
-        ("yes, and weights are little of a step", "replicas (DP): nothing crosses", "c2"),
-        ("yes, and it is something between", "replicas of a smaller TP", "c5"),
-        ("no, but one node does", "TP inside the node", "c0"),
-        ("no, it needs several nodes", "TP inside the nodes, PP across them", "c1"),
-    )
-    d = Drawing(340, 446)
-    d.rect(10, 8, 320, 54, "idle", "box", 10)
-    d.text(170, 31, steps[0][0], "fg", size=14, extra="bold")
-    d.text(170, 50, steps[0][1], "fg", size=14, extra="bold")
-    d.line([(26, 62), (26, 406)], "muted")
-    for k, (condition, plan, fill) in enumerate(steps[1:]):
-        y = 82 + k * 74
-        d.line([(26, y + 30), (46, y + 30)], "muted", "arrow")
-        d.text(48, y + 4, condition, "fg", "start", 13)
-        d.rect(48, y + 14, 284, 34, fill, "edge", 6)
-        d.text(190, y + 36, plan, "bg", size=12, extra="bold")
-    alt = "Which split to try first. " + "; ".join(
-        f"{condition}: {plan}" for condition, plan, _ in steps[1:]
-    )
-    return panels(
-        [(d, alt)],
-        "The first question, and the plan to try first. Very many experts add EP and very long "
-        "contexts add CP to any of them. Behind each stands an inequality of the labs.",
-    )

@@ -42,6 +42,24 @@ def part(d: Drawing, when: str, step: int) -> Iterator[None]:
     d.parts.append("</g>")
 
 
+def bar(
+    d: Drawing,
+    x: float,
+    y: float,
+    height: float,
+    parts: Sequence[tuple[float, str, str]],
+    scale: float,
+) -> None:
+    """Boxes behind each other, (length, colour, label); a label is written where it fits."""
+    for length, fill, label in parts:
+        width = length * scale
+        d.rect(x, y, width, height, fill, "edge")
+        if label and width > 36:
+            ink = "fg" if fill == "idle" else "bg"
+            d.text(x + width / 2, y + height / 2 + 5, label, ink, size=13)
+        x += width
+
+
 def key(d: Drawing, y: float, colours: dict[str, str]) -> None:
     """What the colours mean, in two columns."""
     for k, (label, fill) in enumerate(colours.items()):
