@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import traceback
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,12 +164,14 @@ class _Given:
 
 def describe_exception(error: BaseException, path: Path) -> str:
     """`starter.py line 12: TypeError: ...`: the deepest line of the learner's own file."""
-    line, trace = None, error.__traceback__
-    while trace:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    text = " ".join(str(error).split())
+    line, text = line_in(error, str(path)), " ".join(str(error).split())
     kind = type(error).__name__
     where = f"{path.name} line {line}: " if line else ""
     return f"{where}{kind}: {text}" if text else f"{where}{kind}"
+
+
+def line_in(error: BaseException, file: str) -> int | None:
+    """The deepest line of this file that the error passed through."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_code.co_filename == file]
+    return lines[-1] if lines else None

@@ -4,6 +4,8 @@
 import inspect
 import re
 
+from labbook.markdown import pick
+
 from .choice import against_replicas, three_machines
 from .collective import collectives, hierarchy, sequence_parallel, ways_to_all_reduce
 from .cost import decode_share, dispatch, protocols, regimes, roofline
@@ -16,10 +18,7 @@ from .sharding import column_row, mlp, ring
 
 
 def draw(call: str) -> str:
-    """`ring(4)` or `mlp` -> the figure; NameError when there is none of that name."""
-    name = re.match(r"\w*", call)[0]
-    known = sorted(key for key, value in globals().items() if inspect.isfunction(value))
-    known.remove("draw")
-    if name not in known:
-        raise NameError(f"no figure {name!r}; there are: {', '.join(known)}")
-    return eval(call if "(" in call else f"{call}()", globals())
+    """`ring(4)` or `mlp` -> the figure; BookError when there is none of that name."""
+    known = {name: one for name, one in globals().items() if inspect.isfunction(one)}
+    pick(known, re.match(r"\w*", call)[0], "figure")
+    return eval(call if "(" in call else f"{call}()", known)

@@ -37,8 +37,7 @@ def main() -> int:
     json.dump(book, sys.stdout)
     took = time.perf_counter() - start
     fresh = f"{build.cache.misses} results computed afresh" if build.cache.misses else "all cached"
-    counts = ", ".join(f"{n} {kind}" for kind, n in build.counts.most_common())
-    print(f"labbook: {len(pages)} pages; {counts}; {took:.2f} s, {fresh}", file=sys.stderr)
+    print(f"labbook: {len(pages)} pages; {took:.2f} s, {fresh}", file=sys.stderr)
     return 0
 
 

@@ -18,13 +18,14 @@ import ast
 import contextlib
 import io
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from labkit.loading import line_in
 
 from .cache import Cache
 from .excerpts import find_file, section
@@ -54,16 +55,12 @@ class Job:
 
 @dataclass
 class Build:
-    """What all chapters share; `namespace(source)` gives the names a chapter's code may use.
-
-    counts: how many directives of each kind there were, for the line that a build ends with.
-    """
+    """What all chapters share; `namespace(source)` gives the names a chapter's code may use."""
 
     repo: Path
     cache: Cache
     namespace: Callable[[str], dict[str, Any]]
     sources: set[str] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
 
 
 def render(text: str, file: str, build: Build) -> str:
@@ -138,7 +135,6 @@ def _included(target: str, build: Build) -> str:
     name, _, heading = place.partition(":#")
     file = find_file(build.repo, name)
     text = section(file.read_text(encoding="utf-8"), heading, name)
-    build.counts["include"] += 1
     how, _, names = option.partition(" ")
     if option == "before subsections":
         text = text.partition("\n###")[0]
@@ -262,7 +258,6 @@ def _check_fence(fence: Fence) -> None:
 
 
 def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
-    build.counts.update(job.kind for job in jobs)
     if not jobs:
         return []
     key = [file, *((job.kind, job.source) for job in jobs)]
@@ -279,10 +274,8 @@ def _names(jobs: list[Job], build: Build) -> dict[str, Any]:
         return build.namespace("\n".join(job.source for job in jobs))
     except BookError:
         for job in jobs:  # which of them names the lab that cannot be loaded
-            try:
+            with _at(job.file, job.line):
                 build.namespace(job.source)
-            except BookError as error:
-                raise BookError(error.message, job.file, job.line) from None
         raise
 
 
@@ -313,12 +306,7 @@ def _run_one(job: Job, names: dict[str, Any]) -> str:
     except BookError as error:
         raise BookError(error.message, job.file, job.line) from None
     except Exception as error:
-        line = job.line
-        trace = error.__traceback__
-        while trace:
-            if trace.tb_frame.f_code.co_filename == job.file:
-                line = trace.tb_lineno
-            trace = trace.tb_next
+        line = line_in(error, job.file) or job.line
         what = " ".join(job.source.split())[:120]
         raise BookError(f"{type(error).__name__}: {error} in {what!r}", job.file, line) from error
 
@@ -358,11 +346,7 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
         filled = DIRECTIVE.sub(one, text)
         if piece.file.startswith(README):
             filled = re.sub(r"(?<=\d) us\b", " µs", filled)  # READMEs are read in terminals, too
-        try:
-            return formulas(filled, build.counts)
-        except BookError as error:
-            line = piece.line_at(offset) + error.line
-            raise BookError(error.message, piece.file, line) from None
+        return formulas(filled, piece.file, piece.line_at(offset))
 
     done = outside_code(piece.text, fill)
     return re.sub("\x00(\\d+)\x00", lambda m: blocks[int(m[1])], done)
@@ -372,7 +356,6 @@ def _fact(source: str, build: Build) -> str:
     text, _, key = source.rpartition(" | ")
     if key not in build.sources:
         raise BookError(f"no source {key!r} in sources.md")
-    build.counts["fact"] += 1
     return f'<a class="source" href="sources.html#{key}" title="Source: {key}">{text}</a>'
 
 

@@ -1,7 +1,6 @@
 """TeX between dollars becomes MathML: no script, no network, read aloud by a screen reader."""
 
 import re
-from collections import Counter
 
 import math_core
 
@@ -30,36 +29,28 @@ _MARKDOWN = {ord(c): f"&#{ord(c)};" for c in r"""*_`[]\~|'".-!$^{}():#+="""}
 ENGINE = math_core.LatexToMathML(annotation=False, fancy_error=False)
 
 
-def formula(tex: str, display: bool) -> str:
+def formula(tex: str, display: bool, file: str, line: int) -> str:
     """MathML on one line, safe inside Markdown; BookError says what the engine refused."""
     tex = re.sub(r"\n[ \t>]*", "\n", tex.strip())
     try:
         mathml = ENGINE.convert_with_local_state(tex, displaystyle=display)
     except math_core.LatexError as error:
-        raise BookError(f"formula: {error} in {tex!r}") from None
+        raise BookError(f"formula: {error} in {tex!r}", file, line) from None
     mathml = re.sub(r"(<[^>]*>)|([^<]+)", _protect, mathml.replace("\n", " "))
     return re.sub(r"<(\w+)((?:\s[^<>]*?)?)/>", r"<\1\2></\1>", mathml)
 
 
-def formulas(text: str, counts: Counter[str]) -> str:
-    """Every formula of a piece of prose; one that stands alone becomes a scrollable block.
-
-    A BookError's line counts from the start of `text`, from 0.
-    """
+def formulas(text: str, file: str, first_line: int) -> str:
+    """Every formula of a piece of prose; one that stands alone becomes a scrollable block."""
 
     def one(match: re.Match[str]) -> str:
         if match["escaped"]:
             return match[0]
-        try:
-            mathml = formula(match["display"] or match["inline"], bool(match["display"]))
-        except BookError as error:
-            line = text.count("\n", 0, match.start())
-            raise BookError(error.message, line=line) from None
-        counts["formula"] += 1
-        if not match["display"]:
-            return mathml
+        line = first_line + text.count("\n", 0, match.start())
+        display = match["display"]
+        mathml = formula(display or match["inline"], bool(display), file, line)
         alone = re.search(r"(?:^|\n)[ \t>]*$", text[: match.start()])
-        return f'<div class="math-block">{mathml}</div>' if alone else mathml
+        return f'<div class="math-block">{mathml}</div>' if display and alone else mathml
 
     return MATH.sub(one, text)
 

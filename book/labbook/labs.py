@@ -6,7 +6,6 @@ import json
 import re
 import textwrap
 import types
-from pathlib import Path
 from typing import Any
 
 from labkit.claims import Claim, claims_in, points_of_tasks, shown
@@ -14,7 +13,8 @@ from labkit.loading import ROOT, Lab, LoadError, choose_lab, find_labs, load_mod
 from labkit.starters import derive
 from labkit.tasks import Task, hints_of, tasks_of
 
-from .markdown import BookError
+from .excerpts import find_file
+from .markdown import BookError, pick
 
 
 def lab(prefix: str) -> Lab:
@@ -81,21 +81,16 @@ def stub(target: str) -> str:
     """`lab-01:row_parallel` -> the function as the starter gives it."""
     prefix, _, name = target.partition(":")
     text = derive(lab(prefix.strip()))
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name.strip():
-            return "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
-    raise BookError(f"{prefix}'s starter has no function {name!r}")
+    functions = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
+    return str(ast.get_source_segment(text, pick(functions, name.strip(), "function")))
 
 
 def hints(target: str) -> str:
     """`lab-01:row_parallel` -> its idea, behind that a sketch, behind that the formula, folded."""
     prefix, _, name = (part.strip() for part in target.partition(":"))
-    known = hints_of(lab(prefix))
-    if name not in known:
-        raise BookError(f"{prefix} has no hints for {name!r}; it has: {', '.join(known)}")
-    shown = ""
+    texts, shown = pick(hints_of(lab(prefix)), name, f"hints of {prefix} for"), ""
     titles = (f"Stuck on <code>{name}</code>? The idea", "A sketch", "The formula, and its code")
-    for title, text in reversed([*zip(titles, known[name], strict=True)]):
+    for title, text in reversed([*zip(titles, texts, strict=True)]):
         shown = f'<details class="hint"><summary>{title}</summary>\n\n{text}\n\n{shown}</details>\n'
     return shown
 
@@ -122,9 +117,7 @@ def bug_hunt(prefix: str, *names: str) -> str:
     texts = {claim.name: claim.text for claim in claims(prefix)}
     out = []
     for name in names:
-        if name not in known:
-            raise BookError(f"{prefix} has no mistake {name!r}; it has: {', '.join(known)}")
-        mistake = known[name]
+        mistake = pick(known, name, f"mistake of {prefix}")
         doc = ast.parse(mistake.source).body[0].body[0]  # type: ignore[attr-defined]
         lines = mistake.source.splitlines()
         code = "\n".join(
@@ -161,17 +154,12 @@ def facts() -> dict[str, dict[str, Any]]:
 
 def fact(key: str) -> Any:
     """The value of one published measurement, in its own unit."""
-    try:
-        return facts()[key]["value"]
-    except KeyError:
-        raise BookError(f"no measurement {key!r}") from None
+    return pick(facts(), key, "measurement")["value"]
 
 
 def capture(target: str) -> Any:
     """`lab-02/captures/x/y.json` -> its content, or the text of any other file."""
-    from .excerpts import find_file
-
-    path: Path = find_file(ROOT, target)
+    path = find_file(ROOT, target)
     text = path.read_text(encoding="utf-8")
     return json.loads(text) if path.suffix == ".json" else text
 
@@ -179,9 +167,7 @@ def capture(target: str) -> Any:
 def quote(key: str) -> str:
     """A short quotation of vLLM with its source and licence (book/quotes/vllm.json)."""
     book = quotations()
-    if key not in book["quotes"]:
-        raise BookError(f"no quotation {key!r}; there are: {', '.join(book['quotes'])}")
-    found = book["quotes"][key]
+    found = pick(book["quotes"], key, "quotation")
     first, last = found["lines"]
     where = f"vllm/{found['file']}, {found['symbol']}, lines {first}–{last}"
     text = textwrap.dedent(found["text"])

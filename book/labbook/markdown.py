@@ -1,8 +1,10 @@
 """Split a chapter into prose and fenced code, keeping every piece's place in its file."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
 
 _FENCE = re.compile(r"^([ \t>]*)(`{3,}|~{3,})([^\n]*)$")
 _CODE_OR_COMMENT = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|<!--.*?-->", re.S)
@@ -17,6 +19,14 @@ class BookError(Exception):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}" if self.file else self.message
+
+
+def pick(known: Mapping[str, Any], name: str, what: str) -> Any:
+    """known[name]; BookError with the names that are most like it when there is none."""
+    if name not in known:
+        like = ", ".join(get_close_matches(name, known, 5, 0))
+        raise BookError(f"no {what} {name!r}; there are {like}")
+    return known[name]
 
 
 @dataclass(frozen=True)

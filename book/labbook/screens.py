@@ -19,7 +19,7 @@ from labkit.starters import copy_course
 
 from .cache import Cache, fingerprint
 from .labs import lab
-from .markdown import BookError
+from .markdown import BookError, pick
 
 # A laptop with numpy only: what needs Torch or vLLM is "not run here", wherever this runs.
 WITHOUT_ENGINES = {"LAB_TORCH": "none", "LAB_VLLM_PYTHON": "none"}
@@ -62,12 +62,10 @@ def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> 
 
 def plant(copy: Lab, mistake: str) -> None:
     """Make the copy's starter the solution, with one function replaced by a banked mistake."""
-    known = {one.name: one for one in load_bank(copy).mistakes}
-    if mistake not in known:
-        raise BookError(f"no mistake {mistake!r}")
+    wrong = pick({one.name: one for one in load_bank(copy).mistakes}, mistake, "mistake")
     solution, starter = copy.file("solution").read_text(encoding="utf-8"), copy.file("starter")
     header = starter.read_text(encoding="utf-8").partition("\n")[0]  # so that its lines count alike
-    starter.write_text(f"{header}\n{solution}\n\n{known[mistake].source}\n", encoding="utf-8")
+    starter.write_text(f"{header}\n{solution}\n\n{wrong.source}\n", encoding="utf-8")
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
