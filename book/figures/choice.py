@@ -4,20 +4,18 @@ from labbook.labs import fact, model, solution
 
 from labkit.svg import Drawing, Plot, ladder
 
-from .cost import achieved, h100_constants, middle
+from .cost import achieved, h100_constants, middle, one_pass_s
 from .panels import bar, key
 
 
 def one_token():
     """{machine: (seconds of reading, seconds of messages)} of one decode step of our 8B model."""
-    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
-    weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
-    memory, _ = achieved("H100")
+    lab03, shape = solution("lab-03"), model("llama-3.1-8b")
     messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
-    found = {"one H100": (lab03.decode_step_s(weights, 1, memory), 0.0)}
+    found = {"one H100": (one_pass_s(1), 0.0)}
     for name, link in (("two, NVLink", "NVLink 4"), ("two, 10 Gbit/s Ethernet", "10 GbE")):
         each = lab03.ring_all_reduce_s(2, payload, *middle(link))
-        found[name] = (lab03.decode_step_s(weights, 2, memory), messages * each)
+        found[name] = (one_pass_s(1, 2), messages * each)
     return found
 
 
@@ -42,15 +40,11 @@ def three_machines():
 def two_gpus(requests, context=1000):
     """Tokens per second on two H100s: (one engine at TP=2, two replicas), for an even batch."""
     lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
-    weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
-    memory, flops = achieved("H100")
-    cache_s = requests * context * lab02.kv_bytes_per_token(shape, 1) / 2 / memory
     payload = requests * lab03.step_messages(1, 1, shape["hidden_size"], 2)[1]
     message_s = lab03.one_shot_all_reduce_s(2, payload, fact("cus0231") * 1e-6, h100_constants()[2])
     messages = lab02.collectives_per_step(shape, 2, 1, 1)["all_reduces"]
-    pair_s = lab03.step_s(weights, 2, memory, requests, flops) + cache_s + messages * message_s
-    each_s = lab03.step_s(weights, 1, memory, requests // 2, flops) + cache_s
-    return requests / pair_s, requests / each_s
+    pair_s = one_pass_s(requests, 2, context) + messages * message_s
+    return requests / pair_s, requests / one_pass_s(requests // 2, 1, context)
 
 
 def change_over(until=800):

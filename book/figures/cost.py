@@ -1,7 +1,11 @@
 """Lab 03's cost model against published measurements."""
 
-from labbook.labs import facts, solution
+from functools import cache
+from math import ceil
 
+from labbook.labs import facts, lab, model, solution
+
+from labkit.loading import load_module
 from labkit.svg import SERIES, Plot, ladder
 
 SIZES = [
@@ -15,17 +19,16 @@ SIZES = [
 TIMES = [(1e-6, "1 µs"), (1e-5, "10 µs"), (1e-4, "100 µs"), (1e-3, "1 ms"), (1e-2, "10 ms")]
 
 
+@cache
+def _all_reduces():
+    table = load_module(lab("lab-03").path / "share_table.py")
+    return table.all_reduces(table.read_measurements())
+
+
 def _measured(gpu, num_ranks):
     """[(bytes, seconds)] of the NCCL all-reduces the lab holds for a GPU."""
-    rows = [
-        (r["setting"]["bytes"], r["value"] * 1e-6)
-        for r in facts().values()
-        if r["kind"] == "nccl_all_reduce"
-        and gpu in r["setting"]["gpu"]
-        and r["setting"]["gpus"] == num_ranks
-        and r["setting"]["nodes"] == 1
-    ]
-    return sorted(rows)
+    found = _all_reduces().get(gpu, {})
+    return sorted((size, seconds) for (p, size), seconds in found.items() if p == num_ranks)
 
 
 def achieved(gpu):
@@ -33,6 +36,14 @@ def achieved(gpu):
     lab03, row = solution("lab-03"), solution("lab-03").GPUS[gpu]
     reads = row["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH
     return reads, row["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
+
+
+def one_pass_s(batch, ranks=1, context=0):
+    """Seconds in which H100s read our 8B model and caches of `context` tokens, and multiply."""
+    lab02, shape, (reads, multiplies) = solution("lab-02"), model("llama-3.1-8b"), achieved("H100")
+    weights, tokens = lab02.rank_weights(shape, 1)["parameters_bytes"], ceil(batch)
+    step_s = solution("lab-03").step_s(weights, ranks, reads, tokens, multiplies)
+    return step_s + tokens * context * lab02.kv_bytes_per_token(shape, 1) / (ranks * reads)
 
 
 def middle(link):

@@ -2,14 +2,13 @@
 
 import re
 from functools import cache
-from math import ceil
 
 from labbook.labs import capture, lab, model, solution
 
 from labkit.loading import load_module
 from labkit.svg import SERIES, Drawing, Plot
 
-from .cost import achieved, middle
+from .cost import middle, one_pass_s
 from .memory import cached_tokens
 from .panels import panels, part
 
@@ -249,31 +248,22 @@ def plan_room(plan):
 
 def plan_rate(plan, users):
     """Tokens per second of Llama-3.1-8B on H100s, decoding for `users`, for one of PLANS."""
-    lab02, lab03, lab04 = solution("lab-02"), solution("lab-03"), solution("lab-04")
-    shape, (reads, multiplies) = model("llama-3.1-8b"), achieved("H100")
-    weights = lab02.rank_weights(shape, 1)["parameters_bytes"]
-    cache = CONTEXT * lab02.kv_bytes_per_token(shape, 1)
-
-    def one_pass(batch, ranks=1):
-        tokens = ceil(batch)
-        step = lab03.step_s(weights, ranks, reads, tokens, multiplies)
-        return step + tokens * cache / (ranks * reads)
-
+    shape = model("llama-3.1-8b")
     c_s, a_s, busbw = middle("10 GbE" if "10 GbE" in plan else "NVLink 4")
-    handed_on = 2 * shape["hidden_size"] * shape["dtype_bytes"]  # hidden states and the residual
+    row = shape["hidden_size"] * shape["dtype_bytes"]
     if plan == "one GPU":
-        return users / one_pass(users)
+        return users / one_pass_s(users, 1, CONTEXT)
     if plan == "four replicas":
-        return users / one_pass(users / 4)
+        return users / one_pass_s(users / 4, 1, CONTEXT)
     if plan.startswith("PP"):
         in_flight = min(4, users)
         batch = users / in_flight
-        hop = c_s + a_s + batch * handed_on / busbw
-        return batch * float(lab04.decode_steps_per_s(4, in_flight, one_pass(batch), hop))
-    said = lab02.collectives_per_step(shape, 4, users, users)
-    payload = users * shape["hidden_size"] * shape["dtype_bytes"]
-    message = lab03.ring_all_reduce_s(4, payload, c_s, a_s, busbw)
-    return users / (one_pass(users, 4) + said["all_reduces"] * message)
+        hop = c_s + a_s + batch * 2 * row / busbw  # hidden states and the residual
+        one_pass = one_pass_s(batch, 1, CONTEXT)
+        return batch * float(solution("lab-04").decode_steps_per_s(4, in_flight, one_pass, hop))
+    messages = solution("lab-02").collectives_per_step(shape, 4, users, users)["all_reduces"]
+    message = solution("lab-03").ring_all_reduce_s(4, users * row, c_s, a_s, busbw)
+    return users / (one_pass_s(users, 4, CONTEXT) + messages * message)
 
 
 def users_served():
