@@ -41,7 +41,9 @@ labs: $(VENV)/.group-labs ## set up, then grade your starters (the main job)
 
 .PHONY: watch
 watch: $(VENV)/.group-watch ## grade a lab at every save, the task at hand only: make watch LAB=lab-01
-	@LAB_IMPL=starter $(PY) -m labkit.watch $(or $(LAB),lab-01)
+	@LAB_IMPL=starter $(PY) -m watchfiles --filter python --verbosity warning \
+	  "sh -c 'clear; $(PY) -m pytest $(or $(LAB),lab-01) --at-hand --no-summary; echo; echo waiting for a change, Ctrl-C ends'" \
+	  $(LABS)/$(or $(LAB),lab-01)*
 
 .PHONY: test
 test: $(VENV)/.group-test $(VENV)/.group-book$(if $(BROWSER),-test) ## set up, then run all the tests on the solutions
