@@ -4,19 +4,13 @@ from functools import cache
 from math import ceil
 
 from labbook.labs import facts, lab, model, solution
+from labbook.names import human_bytes, microseconds
 
 from labkit.loading import load_module
 from labkit.svg import SERIES, Plot, ladder
 
-SIZES = [
-    (1024, "1 KiB"),
-    (2**14, "16 KiB"),
-    (2**18, "256 KiB"),
-    (2**22, "4 MiB"),
-    (2**26, "64 MiB"),
-    (2**30, "1 GiB"),
-]
-TIMES = [(1e-6, "1 µs"), (1e-5, "10 µs"), (1e-4, "100 µs"), (1e-3, "1 ms"), (1e-2, "10 ms")]
+SIZES = [(2**k, human_bytes(2**k)) for k in (10, 14, 18, 22, 26, 30)]
+TIMES = [(10.0**k, microseconds(10.0**k)) for k in range(-6, -1)]
 
 
 @cache

@@ -176,17 +176,13 @@ def two_nodes():
             d.text(x + 71, 186, f"node {node}", "muted", size=12)
             fill = SERIES[node if stages == 2 else 0]
             spots = [(x + 38, 64), (x + 104, 64), (x + 104, 134), (x + 38, 134)]
+            ring = [*spots, spots[0]]
+            if stages == 1:  # one ring through both nodes
+                ring = spots if node else [*spots[2:], *spots[:2]]
+            d.line(ring, "muted")  # the ranks stand upon it
             for k, (cx, cy) in enumerate(spots):
                 d.rect(cx - 22, cy - 17, 44, 34, fill, "edge", 6)
                 d.text(cx, cy + 4, f"rank {node * 4 + k}", "bg", size=11)
-            links = [(0, 1), (1, 2), (2, 3), (3, 0)]
-            if stages == 1:  # one ring through both nodes
-                del links[3 if node else 1]
-            for (ax, ay), (bx, by) in ((spots[a], spots[b]) for a, b in links):
-                shift = 22 if ay == by else 0
-                sign = 1 if bx > ax else -1
-                down = 0 if ax != bx else 17 if by > ay else -17
-                d.line([(ax + sign * shift, ay + down), (bx - sign * shift, by - down)], "muted")
         if stages == 1:
             d.line([(138, 54), (198, 54)], "c1", "thick")
             d.line([(138, 144), (198, 144)], "c1", "thick")
