@@ -21,8 +21,7 @@ def _all_reduces():
 
 def _measured(gpu, num_ranks):
     """[(bytes, seconds)] of the NCCL all-reduces the lab holds for a GPU."""
-    found = _all_reduces().get(gpu, {})
-    return sorted((size, seconds) for (p, size), seconds in found.items() if p == num_ranks)
+    return sorted(_all_reduces().get(gpu, {}).get(num_ranks, {}).items())
 
 
 def achieved(gpu):

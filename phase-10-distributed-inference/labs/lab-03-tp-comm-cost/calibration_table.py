@@ -21,34 +21,44 @@ TINY, HUGE = 1 * KiB, 512 * MiB
 CLASSES = ("up to 64 KiB", "to 4 MiB", "above 4 MiB")
 
 
-def size_class(payload_bytes):
-    return CLASSES[(payload_bytes > 64 * KiB) + (payload_bytes > 4 * MiB)]
+def errors_by_class(rows):
+    """{class: [relative error, ...]} of (payload, predicted seconds, measured seconds)."""
+    errors = {name: [] for name in CLASSES}
+    for size, predicted, seconds in rows:
+        name = CLASSES[(size > 64 * KiB) + (size > 4 * MiB)]
+        errors[name].append(predicted / seconds - 1)
+    return errors
 
 
-def fit(lab, measured, protocols):
-    """{ranks: (c, a, busbw)} for every rank count of one GPU's measurements."""
-    tiny = [(p, TINY, measured[p, TINY]) for p in (2, 8)]
+def fit(lab, table, protocols):
+    """{ranks: (c, a, busbw)} of one machine's measurements, {ranks: {bytes: seconds}}.
+
+    Given to each: the smallest payload of the first and the last rank count, and its own largest.
+    """
+    first, last = min(table), max(table)
+    small, large = min(table[first]), max(table[first])
+    tiny = [(p, small, table[p][small]) for p in (first, last)]
     found = {
-        p: lab.calibrate([*tiny, (p, size, measured[p, size])], protocols)
-        for p, size in measured
-        if size == HUGE
+        p: lab.calibrate([*tiny, (p, large, times[large])], protocols)
+        for p, times in table.items()
+        if large in times
     }
     busbw = {p: constants[2] for p, constants in found.items()}
-    c_s, a_s, _ = found[min(found)]
-    for p in {p for p, _ in measured} - set(found):
+    c_s, a_s, _ = found[first]
+    for p in table.keys() - found.keys():
         found[p] = (c_s, a_s, lab.busbw_at(p, busbw))
     return found
 
 
-def held_out_errors(lab, measured, protocols):
+def held_out_errors(lab, table, protocols):
     """{class: [relative error, ...]} on the rows that no fit has seen."""
-    constants = fit(lab, measured, protocols)
-    errors = {name: [] for name in CLASSES}
-    for (ranks, size), seconds in sorted(measured.items()):
-        if size not in (TINY, HUGE):
-            predicted = lab.predict_all_reduce_s(ranks, size, *constants[ranks], protocols)
-            errors[size_class(size)].append(predicted / seconds - 1)
-    return errors
+    constants = fit(lab, table, protocols)
+    return errors_by_class(
+        (size, lab.predict_all_reduce_s(ranks, size, *constants[ranks], protocols), seconds)
+        for ranks, times in table.items()
+        for size, seconds in times.items()
+        if size not in (TINY, HUGE)
+    )
 
 
 def medians(groups):
@@ -88,17 +98,16 @@ def leave_one_out(lab, data):
 def engine_kernels(lab, rows, data):
     """{GPU: {class: errors}} of one-shot/two-shot from one latency per rank count (8 KiB)."""
     found = {}
-    for gpu, times in all_reduces(rows, "vLLM graph").items():
+    for gpu, table in all_reduces(rows, "vLLM graph").items():
         constants = fit(lab, data[gpu], lab.NCCL_PROTOCOLS)
-        errors = {name: [] for name in CLASSES}
-        for (ranks, size), seconds in times.items():
-            if size != 8 * KiB:
-                direct = (ranks, size, times[ranks, 8 * KiB], constants[ranks][2])
-                predicted = min(
-                    lab.one_shot_all_reduce_s(*direct), lab.two_shot_all_reduce_s(*direct)
-                )
-                errors[size_class(size)].append(predicted / seconds - 1)
-        found[gpu] = errors
+        predicted = []
+        for ranks, times in table.items():
+            for size, seconds in times.items():
+                if size != 8 * KiB:
+                    direct = (ranks, size, times[8 * KiB], constants[ranks][2])
+                    shots = lab.one_shot_all_reduce_s, lab.two_shot_all_reduce_s
+                    predicted.append((size, min(shot(*direct) for shot in shots), seconds))
+        found[gpu] = errors_by_class(predicted)
     return found
 
 
@@ -112,7 +121,7 @@ def other_box(lab, rows, data):
         if row["kind"] == "busbw_all_reduce" and "H200" in row["setting"]["gpu"]:
             size = row["setting"]["bytes"]
             times[size] = 1.75 * size / (row["value"] * 1e9)
-    tiny = [(p, TINY, data["H100"][p, TINY]) for p in (2, 8)]
+    tiny = [(p, TINY, data["H100"][p][TINY]) for p in (2, 8)]
     constants = lab.calibrate([*tiny, (8, GiB, times[GiB])])
     return [
         (size, seconds, lab.predict_all_reduce_s(8, size, *constants))
@@ -123,10 +132,9 @@ def other_box(lab, rows, data):
 
 def figure(lab, data, gpu):
     """An SVG of one GPU's NCCL all-reduces: measured, predicted, and the straight line."""
-    table = {p: {size: s for (q, size), s in data[gpu].items() if q == p} for p in (2, 8)}
     constants = fit(lab, data[gpu], lab.NCCL_PROTOCOLS)
-    title = f"NCCL all-reduce, {gpu}, one node"
-    return picture(lab, title, table, constants, lab.NCCL_PROTOCOLS)
+    shown = {p: data[gpu][p] for p in (2, 8)}
+    return picture(lab, f"NCCL all-reduce, {gpu}, one node", shown, constants, lab.NCCL_PROTOCOLS)
 
 
 def print_errors(lab, data):

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from calibration_table import CLASSES, size_class
+import calibration_table
 from loglog import bytes_text, picture
 from share_table import HERE
 
@@ -112,14 +112,10 @@ def fit(lab, table, protocols):
     small, large = min(table[min(table)]), max(table[min(table)])
     reason = "one rank count cannot tell c from a"
     if len(table) > 1:
-        tiny = [(ranks, small, table[ranks][small]) for ranks in (min(table), max(table))]
-        joint = {
-            ranks: lab.calibrate([*tiny, (ranks, large, times[large])], protocols)
-            for ranks, times in table.items()
-        }
+        joint = calibration_table.fit(lab, table, protocols)
         misses = [
-            abs(lab.predict_all_reduce_s(ranks, small, *joint[ranks], protocols) / seconds - 1)
-            for ranks, _, seconds in tiny
+            abs(lab.predict_all_reduce_s(p, small, *joint[p], protocols) / table[p][small] - 1)
+            for p in (min(table), max(table))
         ]
         if max(misses) < 0.1:
             return joint, ""
@@ -134,8 +130,7 @@ def fit(lab, table, protocols):
 
 def report(lab, table, constants, protocols):
     """The text: per rank count the constants, and each payload measured and predicted."""
-    lines = []
-    errors = {name: [] for name in CLASSES}
+    lines, unseen = [], []
     for ranks, times in table.items():
         c_s, a_s, busbw = constants[ranks]
         lines.append(
@@ -144,17 +139,16 @@ def report(lab, table, constants, protocols):
         )
         for size, seconds in times.items():
             predicted = lab.predict_all_reduce_s(ranks, size, c_s, a_s, busbw, protocols)
-            error = predicted / seconds - 1
             given = size in (min(times), max(times))
             if not given:
-                errors[size_class(size)].append(abs(error))
+                unseen.append((size, predicted, seconds))
             lines.append(
                 f"{bytes_text(size):>10} {seconds * 1e6:12.1f} us {predicted * 1e6:12.1f} us"
-                f" {error:+7.0%}{'  given' if given else ''}"
+                f" {predicted / seconds - 1:+7.0%}{'  given' if given else ''}"
             )
-    for name, found in errors.items():
-        if found:
-            lines.append(f"median |error|, payloads {name}: {median(found):.0%}")
+    for name, errors in calibration_table.errors_by_class(unseen).items():
+        if errors:
+            lines.append(f"median |error|, payloads {name}: {median(map(abs, errors)):.0%}")
     return "\n".join(lines)
 
 

@@ -53,20 +53,21 @@ def read_measurements():
 
 
 def all_reduces(rows, kernel="NCCL"):
-    """{GPU: {(ranks, bytes): seconds}} of a kernel's measured all-reduces within one node."""
+    """{GPU: {ranks: {bytes: seconds}}} of a kernel's measured all-reduces within one node."""
     (kind, mode), found = KERNELS[kernel], {}
     for row in rows:
         setting = row["setting"]
         if row["kind"] == kind and setting.get("mode") == mode:
             gpu = setting["gpu"].removeprefix("NVIDIA ").split("-")[0].split()[0]
-            found.setdefault(gpu, {})[setting["gpus"], setting["bytes"]] = row["value"] * US
+            times = found.setdefault(gpu, {}).setdefault(setting["gpus"], {})
+            times[setting["bytes"]] = row["value"] * US
     return found
 
 
 def message_s(lab, rows, gpu, kernel, ranks):
     """(seconds of an 8 KiB all-reduce, whether it is predicted rather than measured)."""
     measured = all_reduces(rows, kernel).get(gpu, {})
-    known = {p: seconds for (p, size), seconds in measured.items() if size == 8 * KiB}
+    known = {p: times[8 * KiB] for p, times in measured.items() if 8 * KiB in times}
     if ranks in known:
         return known[ranks], False
     if len(known) >= 2:  # TP=4 of a kernel measured at 2 and 8: latency is linear in the hops
