@@ -58,15 +58,11 @@ def regimes():
     p = 8
     plot = _plot()
     xs = ladder(1024, 2**30, 1.5)
+    total = [lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs]
     latency = lab03.ring_all_reduce_s(p, 0, c_s, a_s, busbw)
     plot.curve(xs, [latency for _ in xs], 1, "dash")
-    plot.curve(
-        xs,
-        [max(1e-7, lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw) - latency) for x in xs],
-        2,
-        "dash",
-    )
-    plot.curve(xs, [lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs], 0)
+    plot.curve(xs, [max(1e-7, seconds - latency) for seconds in total], 2, "dash")
+    plot.curve(xs, total, 0)
     cross = lab03.crossover_bytes(p, c_s, a_s, busbw)
     plot.points([cross], [2 * latency], 0)
     for name, tokens in (("decode: 8 KiB", 1), ("prefill: 32 MiB", 4096)):
