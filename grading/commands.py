@@ -31,7 +31,7 @@ from grading.grader import Grader
 from grading.limits import MIB, Limits
 from grading.problem import Problem
 from grading.roster import assign, read_roster
-from grading.run import grade_missing, record_of
+from grading.run import basis_of, grade_missing
 from grading.sandbox import OPTIONAL, REQUIRED, check_private, inspect_machine
 from grading.sanitise import clean
 from grading.submissions import Found, Submission, read_one, read_submissions
@@ -307,8 +307,8 @@ def one(options) -> int:
             if result["status"] != "graded":
                 problem = result["problem"]
                 raise Problem(f"the grader itself failed, so there is no score: {problem}")
-            record = record_of(submission, result, limits)
-            records.append({"student": "student", "lab": lab} | record)
+            about = {"student": "student", "lab": lab} | basis_of(submission, limits)
+            records.append(about | result)
             _show_ignored(console, found)
             _show_record(console, records[-1])
     for name, (schema, make) in RESULTS.items():

@@ -24,16 +24,13 @@ CREATE TABLE IF NOT EXISTS records (
     record TEXT NOT NULL, seconds REAL NOT NULL, graded_at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS hand_ins (
     student TEXT NOT NULL, lab TEXT NOT NULL, key TEXT NOT NULL, place TEXT NOT NULL,
-    late TEXT NOT NULL, PRIMARY KEY (student, lab));
-CREATE TABLE IF NOT EXISTS held (
-    key TEXT PRIMARY KEY, student TEXT NOT NULL, lab TEXT NOT NULL,
-    problem TEXT NOT NULL, tries INTEGER NOT NULL);
+    late TEXT NOT NULL, problem TEXT NOT NULL, PRIMARY KEY (student, lab));
 CREATE TABLE IF NOT EXISTS people (student TEXT PRIMARY KEY, person TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS adjustments (
     student TEXT NOT NULL, lab TEXT NOT NULL, points INTEGER NOT NULL, because TEXT NOT NULL,
     PRIMARY KEY (student, lab));
 """
-TABLES = ("records", "hand_ins", "held", "people", "adjustments")
+TABLES = ("records", "hand_ins", "people", "adjustments")
 
 
 IDENTITY = ("student", "lab", "place", "key", "late")
@@ -128,8 +125,9 @@ class Gradebook:
 
     def set_hand_ins(self, rows):
         """The submissions of this run, (student, lab, key, place, late) each; others stay."""
+        insert = "INSERT OR REPLACE INTO hand_ins VALUES (?, ?, ?, ?, ?, 'not graded yet')"
         with self.db:
-            self.db.executemany("INSERT OR REPLACE INTO hand_ins VALUES (?, ?, ?, ?, ?)", rows)
+            self.db.executemany(insert, rows)
 
     def set_people(self, people: list[Person]):
         """The roster, in place of the one before."""
@@ -173,9 +171,8 @@ class Gradebook:
                 "INSERT OR REPLACE INTO hand_ins SELECT * FROM other.hand_ins h WHERE "
                 f"coalesce(({newer.format('other')}), 0) >= coalesce(({newer.format('main')}), -1)"
             )
-            for table in ("records", "held", "people", "adjustments"):
+            for table in TABLES:
                 self.db.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}")
-            self.db.execute("DELETE FROM held WHERE key IN (SELECT key FROM records)")
         self.db.execute("DETACH other")
         theirs, own = (book.path.with_suffix(".secret") for book in (other, self))
         if theirs.exists() and not own.exists():
@@ -188,16 +185,11 @@ class Gradebook:
         values = (key, student, lab, text, seconds, time.time())
         with self.db:
             self.db.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?)", values)
-            self.db.execute("DELETE FROM held WHERE key = ?", (key,))
 
-    def hold(self, key, student, lab, problem):
+    def hold(self, key, problem):
         """The grader failed on this one: remembered, retried by the next run, never a zero."""
         with self.db:
-            self.db.execute(
-                "INSERT INTO held VALUES (?, ?, ?, ?, 1) ON CONFLICT (key) DO UPDATE SET "
-                "problem = excluded.problem, tries = tries + 1",
-                (key, student, lab, problem),
-            )
+            self.db.execute("UPDATE hand_ins SET problem = ? WHERE key = ?", (problem, key))
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -216,9 +208,9 @@ class Gradebook:
     def records(self) -> list[dict]:
         """What counts: student, lab, place, key, late and the result, with its adjustment in it."""
         rows = self.db.execute(
-            "SELECT h.student, h.lab, h.place, h.key, h.late, g.record, a.points, a.because "
-            "FROM hand_ins h JOIN records g ON g.key = h.key LEFT JOIN adjustments a "
-            "ON a.student = h.student AND a.lab = h.lab ORDER BY h.student, h.lab"
+            "SELECT student, lab, h.place, key, h.late, g.record, a.points, a.because "
+            "FROM hand_ins h JOIN records g USING (student, lab, key) "
+            "LEFT JOIN adjustments a USING (student, lab) ORDER BY student, lab"
         )
         return [
             _adjusted(dict(zip(IDENTITY, row, strict=False)) | json.loads(row[5]), *row[6:])
@@ -238,9 +230,8 @@ class Gradebook:
         """(student, lab, why) of the roster's submissions that have no record yet."""
         return list(
             self.db.execute(
-                "SELECT r.student, r.lab, coalesce(h.problem, 'not graded yet') FROM hand_ins r "
-                "LEFT JOIN records g ON g.key = r.key LEFT JOIN held h ON h.key = r.key "
-                "WHERE g.key IS NULL ORDER BY r.student, r.lab"
+                "SELECT student, lab, problem FROM hand_ins "
+                "WHERE key NOT IN (SELECT key FROM records) ORDER BY student, lab"
             )
         )
 

@@ -4,7 +4,6 @@ import hashlib
 import queue
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import asdict
 
 from grading.fingerprint import environment, labs_by_prefix, tests_digest
@@ -16,36 +15,29 @@ from grading.submissions import Submission
 STOP_S = 10  # that all graders together get to finish what they are at
 
 
-def jobs_of(submissions: Iterable[Submission], limits: Limits, secret, weak):
-    """(key, submission) of each, the key being a hash of all that the result depends on."""
-    labs = labs_by_prefix()
-    for submission in submissions:
-        key = key_of(
-            student=submission.student,
-            lab=submission.lab,
-            source=submission.source,
-            problem=submission.problem,
-            tests=tests_digest(labs[submission.lab]),
-            environment=environment(),
-            limits=asdict(limits),
-            secret=hashlib.sha256(b"gradebook" + secret).hexdigest() if secret else None,
-            weak=weak,
-        )
-        yield key, submission
-
-
-def record_of(submission: Submission, result: dict, limits: Limits) -> dict:
-    """What the gradebook keeps: the result, and everything needed to reproduce it."""
+def basis_of(submission: Submission, limits: Limits) -> dict:
+    """What a result depends on and a record says of it, so that anybody can make it again."""
     lab = labs_by_prefix()[submission.lab]
-    source = submission.source or b""
-    return result | {
+    return {
         "lab_name": lab.name,
         "max_score": 100,
-        "source_sha256": hashlib.sha256(source).hexdigest(),
+        "source_sha256": hashlib.sha256(submission.source or b"").hexdigest(),
         "tests_sha256": tests_digest(lab),
         "environment": environment(),
         "limits": asdict(limits),
     }
+
+
+def _key(submission, limits, secret, weak):
+    """The gradebook's name of a result: it changes with all that the result depends on."""
+    return key_of(
+        student=submission.student,
+        lab=submission.lab,
+        problem=submission.problem,
+        secret=hashlib.sha256(b"gradebook" + secret).hexdigest() if secret else None,
+        weak=weak,
+        **basis_of(submission, limits),
+    )
 
 
 def grade_locally(jobs, limits, secret, weak, count):
@@ -92,16 +84,16 @@ def grade_missing(gradebook: Gradebook, submissions, limits, secret, weak, engin
 
     `engine(jobs)` yields (key, submission, result, seconds).
     """
-    jobs = list(jobs_of(submissions, limits, secret, weak))
+    jobs = [(_key(submission, limits, secret, weak), submission) for submission in submissions]
     gradebook.set_hand_ins((s.student, s.lab, key, s.where, s.late) for key, s in jobs)
     known = gradebook.keys()
     graded = held = 0
     for key, submission, result, seconds in engine([j for j in jobs if j[0] not in known]):
-        about = key, submission.student, submission.lab
         if result["status"] == "graded":
-            gradebook.commit(*about, record_of(submission, result, limits), seconds)
+            record = result | basis_of(submission, limits)
+            gradebook.commit(key, submission.student, submission.lab, record, seconds)
             graded += 1
         else:
-            gradebook.hold(*about, result["problem"])
+            gradebook.hold(key, result["problem"])
             held += 1
     return graded, held

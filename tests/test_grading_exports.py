@@ -200,7 +200,7 @@ def test_nobody_is_lost_or_confused_by_a_name(tmp_path):
 
 def test_who_has_no_score_is_shown_as_such(tmp_path):
     with gradebook_with(tmp_path, ("ada", record()), ("bo", None)) as gradebook:
-        gradebook.hold(f"{1:064x}", "bo", "lab-01", "the sandbox is gone")
+        gradebook.hold(f"{1:064x}", "the sandbox is gone")
         exports.write_exports(gradebook, tmp_path)
     rows = {row[0]: row for row in rows_of(tmp_path / "grades.csv")}
     assert rows["bo"][1] == "" and rows["bo"][-1] == "lab-01"  # held: empty, not zero

@@ -163,7 +163,7 @@ def test_a_record_is_written_once(tmp_path):
     with Gradebook(tmp_path, write=True) as gradebook:
         gradebook.set_hand_ins([("ada", "lab-01", "k", "ada/starter-01.py", "")])
         assert gradebook.waiting() == [("ada", "lab-01", "not graded yet")]
-        gradebook.hold("k", "ada", "lab-01", "the sandbox is gone")
+        gradebook.hold("k", "the sandbox is gone")
         assert gradebook.waiting() == [("ada", "lab-01", "the sandbox is gone")]
         gradebook.commit("k", "ada", "lab-01", {"score": 7}, 0.1)
         gradebook.commit("k", "ada", "lab-01", {"score": 100}, 0.1)
