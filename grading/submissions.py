@@ -129,12 +129,12 @@ def read_submissions(
     """
     place, found = Path(place), Found()
     try:
-        entries, assignment = _entries(place, found, (student,) if student else ())
+        entries, around = _entries(place, found, (student,) if student else ())
     except OSError as error:
         raise Problem(f"{place} cannot be read: {error.strerror}") from None
-    groups, patterns = _gradescope_groups(entries), _patterns(entries, assignment)
-    around = (place.resolve().name,) if student else ()  # may itself say which lab is in it
-    reading = _Reading(found, labs, only, around)
+    groups, patterns = _gradescope_groups(entries), _patterns(entries, around)
+    said = [*map(_lab_in, around), _lab_of_groups(_students(entries, 0))]
+    reading = _Reading(found, labs, only, next(filter(None, reversed(said)), None))
     for entry in entries:
         if entry.path not in _PLATFORMS_OWN:
             reading.look_at(_owner(entry.path, patterns, groups), entry)
@@ -148,7 +148,8 @@ class _Reading:
     """Who has what, from the first file to the sentence for those who have nothing."""
 
     def __init__(self, found, labs, only, around):
-        self.found, self.labs, self.only, self.around = found, labs, only, around
+        self.found, self.labs, self.only = found, labs, only
+        self.around = around  # the lab that the names around everybody's files say, or None
         self.students = {}  # name -> _Student
 
     def look_at(self, owner, entry):
@@ -168,10 +169,11 @@ class _Reading:
             self.found.ignored.append((where, "in a hidden folder; move it out of there"))
             return
         lab, why = _lab_of(match, rest, self.only), ""
-        if lab is None and owner.shape == "plain" and _LAB.match(owner.student):
+        no_student = owner.shape == "plain" and _LAB.match(owner.student)
+        if lab is None and no_student and _lab_in(owner.student) != self.around:
             why = f"{owner.student} was taken for the student's name: give the folder above"
             student.gets_row = False
-        elif lab is None:
+        elif (lab := lab or self.around) is None:
             why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
         elif lab not in self.labs:
             why = f"{lab} is not one of {', '.join(sorted(self.labs))}"
@@ -185,7 +187,7 @@ class _Reading:
     def _rank(self, match, lab, owner):
         """The first counts: the last attempt, one that names the lab, the highest number."""
         rest, version = owner.rest, int(match["version"] or 0)
-        names_it = _lab_of(match, (*self.around, *rest), None) == lab  # not only --lab does
+        names_it = _lab_of(match, rest, self.around) == lab  # not only --lab does
         return -_seconds(owner.when), not names_it, -version, "labs" not in rest, len(rest), rest
 
     def choose(self, student, max_bytes, deadline):
@@ -281,7 +283,7 @@ def read_one(path, max_bytes=4 << 20) -> tuple[bytes | None, str]:
 
 
 def _entries(place, found, student):
-    """(every file without what an export lays around them, the name of the folder around them)
+    """(every file without what an export lays around them, the names of the folders around them)
 
     With a name in `student`, all of it is theirs.
     """
@@ -301,7 +303,9 @@ def _entries(place, found, student):
     if len(entries) > MAX_FILES:
         raise Problem(f"more than {MAX_FILES} files; is this the right folder?")
     entries = list(_with_inner_zips(entries, found, depth))
-    return (entries, "") if student else _without_wrapper(entries, found, place.name)
+    name = place.resolve().name
+    entries, wrapper = (entries, ()) if student else _without_wrapper(entries, found, name)
+    return entries, (name, *wrapper)
 
 
 def _depth(tops):
@@ -402,26 +406,27 @@ def _check_size(size, limit):
 def _source(read, limit):
     """(source, "") or (None, why not) of what `read(limit)` gives."""
     try:
-        return _text_or_problem(read(limit))
+        source = read(limit)
+        _check_text(source)
     except Problem as problem:
         return None, str(problem)
+    return source, ""
 
 
-def _text_or_problem(source):
-    """(source, "") for bytes that Python would take as a program; (None, why) for others."""
+def _check_text(source):
+    """A Problem with bytes that Python would not take as a program."""
     if not source.strip():
-        return None, "an empty file"
+        raise Problem("an empty file")
     if source[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return None, "saved as UTF-16; save it as UTF-8"
+        raise Problem("saved as UTF-16; save it as UTF-8")
     if b"\0" in source:
-        return None, "holds NUL bytes, so it is no Python text; save it as UTF-8"
+        raise Problem("holds NUL bytes, so it is no Python text; save it as UTF-8")
     head = b"".join(source.splitlines(keepends=True)[:2])
     try:
         source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if b"coding" not in head:
-            return None, f"byte {error.start} is not UTF-8; save it as UTF-8"
-    return source, ""
+            raise Problem(f"byte {error.start} is not UTF-8; save it as UTF-8") from None
 
 
 # --- zip files ------------------------------------------------------------------------------------
@@ -526,17 +531,16 @@ def _with_inner_zips(entries, found, depth):
 
 
 def _without_wrapper(entries, found, name):
-    """(without a folder around everybody's and what lies beside it, that folder's name or `name`)
+    """(without a folder around everybody's and what lies beside it, that folder's name if any)
 
     What lies beside the only folder at the top is nobody's, also if this is the only student's.
     """
     kept = [entry for entry in entries if not _stray(entry.path[0], len(entry.path) > 1)]
     tops = {entry.path[0] for entry in kept}
-    if len(tops) != 1 or any(len(entry.path) < 2 for entry in kept):
-        return entries, name
-    (top,) = tops
-    if _of_a_platform(top):  # the files beside it are other students', though no starters
-        return entries, name
+    # Of a platform's folder the files beside it are other students', though no starters.
+    alone = len(tops) == 1 and all(len(entry.path) > 1 for entry in kept)
+    if not alone or _of_a_platform(top := min(tops)):
+        return entries, ()
     beside = {
         entry.path[0]
         for entry in entries
@@ -547,33 +551,41 @@ def _without_wrapper(entries, found, name):
     why = "neither a student's folder nor a starter.py"
     found.ignored += [(clean(name), why) for name in sorted(beside)]
     if not _is_wrapper(top, kept):
-        return kept, name
-    return [replace(entry, path=entry.path[1:]) for entry in kept if entry.path[1]], (
-        top if top.endswith("-submissions") else name
-    )
+        return kept, ()
+    return [replace(entry, path=entry.path[1:]) for entry in kept if entry.path[1]], (top,)
 
 
 def _is_wrapper(top, entries):
     """Whether `top`, in which all of them lie, is no student's folder."""
-    inside = {entry.path[1] for entry in entries}
-    folders = {entry.path[1] for entry in entries if len(entry.path) > 2}
-    students = {entry.path[1] for entry in entries if _STARTER.fullmatch(entry.path[-1])}
-    if any(map(_of_a_platform, students or inside)):
+    students = _students(entries, 1)
+    if any(map(_of_a_platform, students or {entry.path[1] for entry in entries})):
         return True
-    one_person = any(
-        _LAB.search(name) or _STARTER.fullmatch(name) or name.startswith("phase-")
-        for name in students
+    one_person = not _lab_of_groups(students) and any(
+        _lab_in(name) or _STARTER.fullmatch(name) or name.startswith("phase-") for name in students
     )
     if top.endswith("-submissions") and one_person:  # hw1-submissions/hw1-jane, or jane-submissions
+        folders = {entry.path[1] for entry in entries if len(entry.path) > 2}
         return any(name.startswith(top.removesuffix("submissions")) for name in folders)
     return bool(_WRAPPER.fullmatch(top)) or len(students) > 1 and not one_person
+
+
+def _students(entries, level):
+    """The names at this level of the paths of starters."""
+    return {entry.path[level] for entry in entries if _STARTER.fullmatch(entry.path[-1])}
+
+
+def _lab_of_groups(names):
+    """The lab that all say, as `Lab 1 Group A` and B do; not a lab's folder and its own copies."""
+    labs = {_lab_in(name) for name in names}
+    copies = os.path.commonprefix(sorted(names)) in names
+    return labs.pop() if len(labs) == 1 and not copies else None
 
 
 def _of_a_platform(name):
     return any(re.fullmatch(pattern, name) for pattern in _PLATFORMS.values())
 
 
-def _patterns(entries, folder):
+def _patterns(entries, around):
     """What each platform calls a student's file or folder in this export, and plain, anything."""
     blackboard = _PLATFORMS["Blackboard"]
     names = [re.fullmatch(blackboard, entry.path[0]) for entry in entries]
@@ -581,10 +593,10 @@ def _patterns(entries, folder):
     # `Lab 01_`, with which all of Blackboard's names begin; what follows is a user's name.
     task = "".join(os.path.commonprefix(names).rpartition("_")[:2])
     patterns = _PLATFORMS | {"Blackboard": f"(?P<task>{re.escape(task)}){blackboard}"}
-    if folder.endswith("-submissions"):
-        patterns["GitHub Classroom"] = (
-            re.escape(folder.removesuffix("submissions")) + "(?P<name>.+)"
-        )
+    for folder in around:
+        if folder.endswith("-submissions"):
+            assignment = re.escape(folder.removesuffix("submissions"))
+            patterns["GitHub Classroom"] = f"{assignment}(?P<name>.+)"
     return {shape: re.compile(text) for shape, text in (patterns | {"plain": _PLAIN}).items()}
 
 

@@ -7,6 +7,7 @@ import stat
 import tracemalloc
 import unicodedata
 import zipfile
+from datetime import UTC, datetime
 
 import pytest
 
@@ -163,6 +164,16 @@ def test_a_students_own_metadata_names_nobody(tmp_path):
         assert {student for student, _ in found_in(place)[1]} == {"submission_12"}
 
 
+def test_a_time_before_all_clocks_is_no_time(tmp_path):
+    """As Blackboard's above; its file's own time counts, as where the export tells none."""
+    write(tmp_path, "submission_11/starter-01.py")
+    os.utime(tmp_path / "submission_11/starter-01.py", (0, 3600))
+    text = "submission_11:\n  :submitters:\n  - :name: Jane\n  :created_at: 0001-01-01 00:00:00\n"
+    write(tmp_path, "submission_metadata.yml", data=text.encode())
+    (only,) = found_in(tmp_path, deadline=datetime.fromtimestamp(0, UTC))[0].submissions
+    assert (only.student, only.late) == ("Jane (11)", "60 min after the deadline (its file's time)")
+
+
 def test_github_classroom_repositories(tmp_path):
     root = tmp_path / "labs-submissions"
     for name in ("ada", "bo"):
@@ -190,6 +201,12 @@ BLACKBOARD = "Lab 01_{}_attempt_2026-11-01-23-59-00_"
         (["jane-submissions/lab-01/starter.py", "jane-submissions/jane-notes.txt"], 1),
         (["export/jphasen/starter-01.py", "export/maria/starter-01.py"], 2),
         (["Jane/starter-01.py", "Jane/._starter-01.py", "Bo/starter-01.py"], 2),
+        ([f"export/Lab 1 Group {letter}/starter-01.py" for letter in "AB"], 2),
+        ([f"export/Lab 1 Group {letter}/starter.py" for letter in "AB"], 2),
+        ([f"Lab 1 Group {letter}/starter.py" for letter in "AB"], 2),
+        (["ada/lab-01/starter.py", "ada/lab-01-old/notes.txt"], 1),
+        ([f"lab-01-submissions/{who}/starter.py" for who in ("jane", "bo")], 2),
+        (["Lab 1 export/jane_1_assignsubmission_file_/starter.py"], 1),
     ],
 )
 @pytest.mark.parametrize("shape", ["folder", "zip"])
@@ -210,6 +227,30 @@ def test_everybody_in_an_export_has_their_own(tmp_path, paths, students, shape):
     assert len(by) == students and not found.older
     assert {s.lab for s in found.submissions} == {"lab-01"}
     assert all(b"/._" not in s.source and s.problem == "" for s in found.submissions)
+
+
+def test_an_assignment_around_an_export_names_its_repositories(tmp_path):
+    for name in ("jane", "bo"):
+        write(tmp_path, f"hw1-submissions/export/hw1-{name}/lab-01/starter.py")
+    found, by = found_in(tmp_path / "hw1-submissions")
+    assert found.shapes == {"GitHub Classroom": 2}
+    assert {student for student, _ in by} == {"jane", "bo"}
+
+
+def test_one_persons_labs_and_their_copies_are_no_class(tmp_path):
+    for copy in ("lab-03-tp-comm-cost", "lab-01-tp-sharding-math-old", "lab-01-tp-sharding-math"):
+        write(tmp_path, f"ada/{copy}/starter.py")
+        _, by = found_in(tmp_path)
+        assert {student for student, _ in by} == {"ada"}
+    (tmp_path / "ada/lab-03-tp-comm-cost/starter.py").unlink()
+    assert set(found_in(tmp_path)[1]) == {("ada", "lab-01")}
+
+
+def test_the_lab_that_is_typed_comes_before_the_folder_around(tmp_path):
+    write(tmp_path, "lab-01-submissions/ada/starter.py", "lab-01-submissions/bo/starter.py")
+    for only, lab in ((None, "lab-01"), ("lab-03", "lab-03")):
+        _, by = found_in(tmp_path, only=only)
+        assert set(by) == {("ada", lab), ("bo", lab)}
 
 
 def test_a_student_whose_folder_is_called_submissions(tmp_path):
@@ -324,6 +365,9 @@ def test_a_folder_of_one_student_is_told_from_everybodys(tmp_path):
     assert not by and found.ignored == [("lab-01-x/starter.py", why)]
     _, by = found_in(tmp_path / "submissions")
     assert set(by) == {("ada", "lab-01")}
+    write(tmp_path, "her lab-02/lab-01-x/starter.py", "her lab-02/lab-03-y/starter.py")
+    found, by = found_in(tmp_path / "her lab-02")
+    assert not by and {why.split()[0] for _, why in found.ignored} == {"lab-01-x", "lab-03-y"}
 
 
 def test_two_spellings_of_one_name_are_a_question(tmp_path):
