@@ -210,20 +210,15 @@ class Memory(threading.Thread):
         self.peak_mib, self.done = 0.0, threading.Event()
 
     def run(self):
+        import psutil
+
+        own = psutil.Process()
         while not self.done.wait(0.5):
-            total, pending = 0, [os.getpid()]
-            while pending:
-                pid = pending.pop()
-                try:
-                    for task in Path(f"/proc/{pid}/task").iterdir():
-                        pending += map(int, (task / "children").read_text().split())
-                    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                    total += next(
-                        int(x.split()[1]) for x in text.splitlines() if x.startswith("Pss:")
-                    )
-                except (OSError, StopIteration):
-                    continue
-            self.peak_mib = max(self.peak_mib, total / 1024)
+            total = 0
+            for process in (own, *own.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_full_info().pss
+            self.peak_mib = max(self.peak_mib, total / (1 << 20))
 
 
 def growth(sizes):
@@ -255,8 +250,9 @@ def main():
     parser.add_argument("--growth", type=int, nargs="+", metavar="SUBMISSIONS")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    if not options.growth and importlib.util.find_spec("gradescope_utils") is None:
-        parser.error("gradescope-utils is not installed; `make grading-bench` does it")
+    for package in ("gradescope_utils", "psutil"):
+        if importlib.util.find_spec(package) is None:
+            parser.error(f"{package} is not installed; `make grading-bench` does it")
     if options.growth:
         found = {"growth": growth(options.growth)}
     else:
