@@ -45,26 +45,23 @@ def read_roster(path) -> list[Person]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")
-    head = text.partition("\n")[0]
-    lines = io.StringIO(text, newline="")
-    rows = [row for row in csv.reader(lines, delimiter=max(",;\t", key=head.count)) if row]
+    text = text.lstrip("\r\n")
+    comma = max(",;\t", key=text.partition("\n")[0].count)
     # some spreadsheets leave out the commas behind a line's last full cell
-    rows = [row + [""] * (len(rows[0]) - len(row)) for row in rows]
-    head = [cell.strip().lower() for cell in rows[0]] if rows else []
-    fields = [HEADERS.get(cell) for cell in head]
-    if "name" not in fields and {"first name", "last name"} <= set(head):
-        first, last = head.index("first name"), head.index("last name")
-        fields.append("name")
-        rows = [[*row, f"{row[first].strip()} {row[last].strip()}"] for row in rows]
-    if "name" not in fields:
+    lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=comma, restval="")
+    lines.fieldnames = [cell.strip().lower() for cell in lines.fieldnames or ()]
+    named = "name" in map(HEADERS.get, lines.fieldnames)
+    if not named and not {"first name", "last name"} <= set(lines.fieldnames):
         raise Problem(
             f"--roster {path} has no column called name; give a CSV file with a header of "
             "name, id, sis id, login, email, group: the name, and any of the others"
         )
     people = []
-    for row in rows[1:]:
-        cells = zip(fields, row, strict=False)
-        person = {field: _nfc(cell) for field, cell in cells if field and _nfc(cell)}
+    for line in lines:
+        if not named:
+            line["name"] = f"{line['first name']} {line['last name']}"
+        cells = ((HEADERS.get(head), _nfc(cell)) for head, cell in line.items())
+        person = {field: cell for field, cell in cells if field and cell}
         if person.get("name", "Points Possible") != "Points Possible":  # a line of Canvas' own
             people.append(Person(person["name"], **person))
     return _unlike(people, path)
