@@ -26,18 +26,16 @@ GRADEBOOK = {  # the commands that only need one, besides --out
 
 def main(arguments=None) -> int:
     options = parser().parse_args(arguments)
-    if sys.platform != "linux":
-        print(
-            f"grading: this tool needs Linux, whose kernel isolates the submissions; on "
-            f"{sys.platform} use a virtual machine, a container or WSL 2",
-            file=sys.stderr,
-        )
-        return USAGE
-    from grading import commands
-
     with contextlib.suppress(AttributeError):  # a stand-in for a terminal, which takes any letter
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if sys.platform != "linux":
+            raise Problem(
+                "this tool needs Linux, whose kernel isolates the submissions; on "
+                f"{sys.platform} use a virtual machine, a container or WSL 2"
+            )
+        from grading import commands
+
         status = getattr(commands, options.command)(options)
         sys.stdout.flush()
         return status

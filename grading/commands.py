@@ -17,7 +17,6 @@ from rich.table import Table
 
 from grading import engines, feedback
 from grading.exports import (
-    MAKERS,
     Grades,
     classroom_result,
     gradescope_results,
@@ -163,8 +162,7 @@ def run(options) -> int:
         everyone = gradebook.people()
         rows, questions = assign(found.submissions, found.unrecognised, everyone, here)
         questions += [] if everyone else found.twins
-        for student, why in questions:
-            _show(console, "look", f"{student}: {why}")
+        _show(console, "look", questions)
         if options.again:
             gradebook.set_aside(_student(gradebook, name) for name in options.again)
         secret = secret or gradebook.secret()
@@ -179,7 +177,7 @@ def run(options) -> int:
         seconds, known = time.monotonic() - started, len(rows) - graded - held
         per_s = f", {graded / seconds:.1f} per second" if graded and seconds > 0 else ""
         console.print(f"{graded} graded in {seconds:.1f} s{per_s}; {known} were graded before.")
-        _export(gradebook, options)
+        write_exports(gradebook, options.out)
         _summary(console, gradebook.records(), gradebook.waiting())
         _show_absent(console, gradebook, rows)
     out = Path(options.out)
@@ -211,19 +209,15 @@ def _show_found(console, found):
     shapes = ", ".join(f"{count} {shape}" for shape, count in sorted(found.shapes.items()))
     count = _count(len(found.submissions), "submission")
     console.print(f"{count} recognised" + (f" ({shapes})." if shapes else "."))
-    _show_ignored(console, found)
+    _show(console, "not graded", [*found.ignored, *found.older])
 
 
-def _show_ignored(console, found):
-    several = [*found.ignored, *found.older]
-    for where, why in several[:100]:
-        _show(console, "not graded", f"{where}: {why}")
-    if len(several) > 100:
-        console.print(f"  ... and {len(several) - 100} more")
-
-
-def _show(console, label, text):
-    console.print(f"  [yellow]{label}[/] {escape(clean(text))}", soft_wrap=True)
+def _show(console, label, those, most=100):
+    """A line for each (whose, why), of which there may be many."""
+    for whose, why in those[:most]:
+        console.print(f"  [yellow]{label}[/] {escape(clean(f'{whose}: {why}'))}", soft_wrap=True)
+    if len(those) > most:
+        console.print(f"  ... and {len(those) - most} more")
 
 
 def _show_absent(console, gradebook, submissions):
@@ -270,11 +264,7 @@ def _summary(console, records, waiting):
     if weak := sum(record["integrity"] != "isolated" for record in records):
         count = _count(weak, "record was", "records were")
         console.print(f"[red]{count} made in a weak sandbox.[/]")
-    for student, lab, why in waiting[:10]:
-        line = f"[yellow]no score[/] {escape(student)} {lab}: {escape(clean(why))}"
-        console.print(line, soft_wrap=True)
-    if len(waiting) > 10:
-        console.print(f"... and {len(waiting) - 10} more without a score")
+    _show(console, "no score", [(f"{student} {lab}", why) for student, lab, why in waiting], 10)
 
 
 def _count(number, one, several=None):
@@ -283,7 +273,7 @@ def _count(number, one, several=None):
 
 def _score(record):
     score = f"{record['score']}"
-    if not feedback.handed_in(record):
+    if not feedback.counts(record):
         return "[dim]-[/]"
     if record["score"] + record["not_run"] >= record["max_score"]:
         return f"[green]{score}[/]"
@@ -309,7 +299,7 @@ def one(options) -> int:
                 raise Problem(f"the grader itself failed, so there is no score: {problem}")
             about = {"student": "student", "lab": lab} | basis_of(submission, limits)
             records.append(about | result)
-            _show_ignored(console, found)
+            _show(console, "not graded", [*found.ignored, *found.older])
             _show_record(console, records[-1])
     for name, (schema, make) in RESULTS.items():
         if path := vars(options)[name]:
@@ -372,16 +362,6 @@ def _student(gradebook, wanted):
     return those.pop()
 
 
-def _export(gradebook, options, formats=()):
-    try:
-        return write_exports(gradebook, options.out, formats)
-    except OSError as error:
-        raise Problem(
-            f"cannot write the exports to {options.out} ({error.strerror}); the grades are kept in "
-            "the gradebook: make room or give write access, then `python -m grading export`"
-        ) from None
-
-
 def status(options) -> int:
     console = _console()
     with Gradebook(options.out) as gradebook:
@@ -395,13 +375,9 @@ def status(options) -> int:
 
 
 def export(options) -> int:
-    formats = options.format or ()
-    if unknown := [name for name in formats if name not in MAKERS]:
-        raise Problem(f"--format {unknown[0]}: there are {', '.join(MAKERS)}")
     with Gradebook(options.out) as gradebook:
-        paths = _export(gradebook, options, formats)
-    for path in paths:
-        print(path)
+        for path in write_exports(gradebook, options.out, options.format):
+            print(path)
     return 0
 
 
@@ -413,7 +389,7 @@ def adjust(options) -> int:
                 f"{student} has no row for {lab}; run with --roster to give everybody one"
             )
         gradebook.adjust(student, lab, options.points, clean(options.because))
-        _export(gradebook, options)
+        write_exports(gradebook, options.out)
         for record in gradebook.records():
             if (record["student"], record["lab"]) == (student, lab):
                 print(f"{student} {lab}: {record['score']} of {record['max_score']} points")
@@ -464,7 +440,7 @@ def forget(options) -> int:
         places = [r["place"] for r in gradebook.records() if r["student"] == student and r["place"]]
         gradebook.forget(student)
         remove_student(options.out, student)
-        _export(gradebook, options)
+        write_exports(gradebook, options.out)
     print(f"{student} is in no file of {options.out} any more.")
     if places:
         print(f"Delete the hand-in too, or the next run grades it again: {', '.join(places)}")
@@ -479,7 +455,7 @@ def merge(options) -> int:
             if both := gradebook.merge(other):
                 count = _count(len(both), "row was", "rows were")
                 print(f"{count} in {options.out} already; of each the later one counts.")
-        _export(gradebook, options)
+        write_exports(gradebook, options.out)
         print(f"{_count(len(gradebook.records()), 'record')} in {options.out}.")
     return 0
 

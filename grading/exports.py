@@ -16,9 +16,10 @@ from xml.etree import ElementTree
 
 import fastjsonschema
 
-from grading.feedback import LABELS, handed_in, next_step, sentence
+from grading.feedback import LABELS, counts, next_step, sentence
 from grading.gradebook import Gradebook, replace_file
 from grading.pages import index_page, student_page
+from grading.problem import Problem
 from grading.roster import Person
 from grading.sanitise import cell, clean, file_name
 
@@ -66,8 +67,16 @@ def write_exports(gradebook: Gradebook, folder, formats=()) -> list[Path]:
     grades = Grades(gradebook.records(), gradebook.waiting(), gradebook.people())
     files = {}
     for name in formats or MAKERS:
+        if name not in MAKERS:
+            raise Problem(f"--format {name}: there are {', '.join(MAKERS)}")
         files |= MAKERS[name](grades)
-    return [_replace(Path(folder, path), content) for path, content in sorted(files.items())]
+    try:
+        return [_replace(Path(folder, path), content) for path, content in sorted(files.items())]
+    except OSError as error:
+        raise Problem(
+            f"cannot write the exports to {folder} ({error.strerror}); the grades are kept in "
+            "the gradebook: make room or give write access, then `python -m grading export`"
+        ) from None
 
 
 def _replace(path, content):
@@ -117,9 +126,7 @@ def as_csv(grades):
 
 
 def _score(record):
-    """Of who handed nothing in: empty, unless the instructor adjusted it."""
-    counts = record and (handed_in(record) or _adjustment(record))
-    return record["score"] if counts else ""
+    return record["score"] if record and counts(record) else ""
 
 
 def _adjustment(record):

@@ -80,3 +80,8 @@ def _ranked(found):
 def handed_in(record) -> bool:
     """Whether there is a hand-in behind the record, be it unreadable."""
     return all(claim["outcome"] != "missing" for claim in record["claims"])
+
+
+def counts(record) -> bool:
+    """Whether there is a score to show: of a hand-in, or what the instructor adjusted."""
+    return handed_in(record) or any(claim["outcome"] == "adjusted" for claim in record["claims"])

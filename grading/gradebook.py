@@ -31,8 +31,6 @@ CREATE TABLE IF NOT EXISTS adjustments (
     PRIMARY KEY (student, lab));
 """
 TABLES = ("records", "hand_ins", "people", "adjustments")
-
-
 IDENTITY = ("student", "lab", "place", "key", "late")
 
 
@@ -220,11 +218,10 @@ class Gradebook:
     def former(self) -> list[dict]:
         """What counted before for the same student and lab, if there was such a record."""
         rows = self.db.execute(
-            "SELECT g.student, g.lab, '', g.key, '', g.record, max(g.graded_at) FROM records g "
-            "JOIN hand_ins h ON h.student = g.student AND h.lab = g.lab AND h.key != g.key "
-            "GROUP BY g.student, g.lab ORDER BY g.student, g.lab"
+            "SELECT student, lab, g.record, max(g.graded_at) FROM records g JOIN hand_ins h "
+            "USING (student, lab) WHERE h.key != g.key GROUP BY student, lab ORDER BY student, lab"
         )
-        return [dict(zip(IDENTITY, row, strict=False)) | json.loads(row[5]) for row in rows]
+        return [{"student": name, "lab": lab} | json.loads(text) for name, lab, text, _ in rows]
 
     def waiting(self) -> list[tuple[str, str, str]]:
         """(student, lab, why) of the roster's submissions that have no record yet."""

@@ -26,6 +26,7 @@ from grading.sandbox import Cell, check_private, inspect_machine
 from grading.submissions import Submission
 from labkit.loading import ROOT
 from tests.test_grading_corpus import isolation
+from tests.test_grading_exports import record as graded_record
 
 LAB = labs_by_prefix()["lab-03"]  # the quickest to start
 needs_isolation = pytest.mark.skipif(
@@ -154,6 +155,17 @@ def test_points_that_could_not_be_earned_here_are_on_the_class_screen(graded, po
     text = console.file.getvalue()
     assert ("not run here" in text) == bool(points)
     assert not points or "1 with full marks, 18 of 100 points not run here" in text
+
+
+def test_points_of_who_handed_nothing_in_are_on_the_class_screen():
+    claim = graded_record()["claims"][0] | {"outcome": "missing", "earned": 0}
+    nothing = graded_record() | {"score": 0, "claims": [claim], "lab": "lab-01"}
+    points = [claim, claim | {"outcome": "adjusted", "earned": 5}]
+    paper = nothing | {"score": 5, "claims": points}
+    console = Console(file=io.StringIO(), width=120)
+    commands._summary(console, [nothing | {"student": "ada"}, paper | {"student": "bo"}], [])
+    lines = [line.split()[:2] for line in console.file.getvalue().splitlines()]
+    assert ["ada", "-"] in lines and ["bo", "5"] in lines
 
 
 @needs_isolation
