@@ -318,10 +318,7 @@ def _hand_in(place, lab, limits):
         source, problem = read_one(place, limits.source_bytes)
         return Submission("student", lab, place, source, problem), Found()
     found = read_submissions(place, labs_by_prefix(), lab, limits.source_bytes, "student")
-    name = f"starter-{lab.removeprefix('lab-')}.py"
-    why = f"no starter.py and no {name} was found; hand in your file under one of these names"
-    nothing = Submission("student", lab, place, None, why)
-    return next(iter(found.submissions), nothing), found
+    return (found.submissions + found.unrecognised)[0], found
 
 
 def _show_record(console, record):

@@ -1,6 +1,7 @@
 """What `doctor` tries from inside a sandbox: the layers are believed only if they refuse."""
 
 import secrets
+from contextlib import closing
 from pathlib import Path
 
 from grading.limits import Limits
@@ -63,32 +64,21 @@ def attempt(name):
 def attempt_escapes(machine):
     """(active layers, [(what, refused, detail)]) of a worker started on this machine."""
     limits = Limits(check_s=20, memory_bytes=512 << 20)
+    names = f"HOME = {str(Path.home())!r}\nTESTS = {str(ROOT / 'conftest.py')!r}\n"
+    source, attempts = (names + ATTEMPTS).encode(), []
     try:
-        cell = Cell(limits, machine, weak=True, number=secrets.randbelow(60))
+        with closing(Cell(limits, machine, weak=True, number=secrets.randbelow(60))) as cell:
+            how = cell.control, cell.worker_limits(), limits, None, "escape_attempts.py"
+            with closing(RemoteLab(source, *how)) as remote:
+                for name in remote.NAMES:
+                    remote.begin_check()
+                    try:
+                        refused, detail = remote.attempt(name)
+                    except Incident as incident:
+                        refused, detail = True, f"{incident.kind}: {incident}"
+                    attempts.append((name, bool(refused), str(detail)))
+                return [*cell.layers, *remote.layers], attempts
     except Problem as error:
         return [], [("start a sandbox", False, str(error))]
-    names = f"HOME = {str(Path.home())!r}\nTESTS = {str(ROOT / 'conftest.py')!r}\n"
-    remote = RemoteLab(
-        (names + ATTEMPTS).encode(),
-        cell.control,
-        cell.worker_limits(),
-        limits,
-        None,
-        "escape_attempts.py",
-    )
-    attempts = []
-    try:
-        for name in remote.NAMES:
-            remote.begin_check()
-            try:
-                refused, detail = remote.attempt(name)
-            except Incident as incident:
-                refused, detail = True, f"{incident.kind}: {incident}"
-            attempts.append((name, bool(refused), str(detail)))
-        layers = [*cell.layers, *remote.layers]
     except Infrastructure as error:
-        layers, attempts = [], [("start a worker", False, str(error))]
-    finally:
-        remote.close()
-        cell.close()
-    return layers, attempts
+        return [], [("start a worker", False, str(error))]

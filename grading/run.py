@@ -1,10 +1,12 @@
 """Grade what a gradebook does not hold yet, on this machine's cores or on a cluster's."""
 
+import contextlib
 import hashlib
+import itertools
 import queue
-import threading
 import time
 from dataclasses import asdict
+from multiprocessing.pool import ThreadPool
 
 from grading.fingerprint import environment, labs_by_prefix, tests_digest
 from grading.gradebook import Gradebook, key_of
@@ -42,41 +44,30 @@ def _key(submission, limits, secret, weak):
 
 def grade_locally(jobs, limits, secret, weak, count):
     """Yield (key, submission, result, seconds) as they finish, from `count` graders."""
-    waiting, finished, stop = queue.SimpleQueue(), queue.SimpleQueue(), threading.Event()
-    jobs, labs = list(jobs), labs_by_prefix()
-    for job in jobs:
-        waiting.put(job)
+    idle, numbers, labs = queue.SimpleQueue(), itertools.count(), labs_by_prefix()
 
-    def work(number):
+    def grade(job):
+        key, submission = job
         try:
-            with Grader(limits, weak, secret, number) as grader:
-                while not stop.is_set():
-                    key, submission = waiting.get_nowait()
-                    started = time.perf_counter()
-                    result = grader.grade_or_refuse(submission, labs[submission.lab])
-                    finished.put((key, submission, result, time.perf_counter() - started))
-        except queue.Empty:
-            pass
-        except BaseException as error:
-            finished.put(error)
+            grader = idle.get_nowait()
+        except queue.Empty:  # at first; there are no more of them than threads
+            grader = Grader(limits, weak, secret, next(numbers))
+        started = time.perf_counter()
+        try:
+            result = grader.grade_or_refuse(submission, labs[submission.lab])
+        finally:
+            idle.put(grader)
+        return key, submission, result, time.perf_counter() - started
 
-    threads = [
-        threading.Thread(target=work, args=(number,), daemon=True)
-        for number in range(min(count, len(jobs)))
-    ]
-    for thread in threads:
-        thread.start()
+    pool = ThreadPool(count)
     try:
-        for _ in jobs:
-            done = finished.get()
-            if isinstance(done, BaseException):
-                raise done
-            yield done
+        yield from pool.imap_unordered(grade, jobs)
     finally:
-        stop.set()
+        pool.terminate()
         deadline = time.monotonic() + STOP_S
-        for thread in threads:  # what is not done by then is graded again by the next run
-            thread.join(max(0, deadline - time.monotonic()))
+        for _ in range(next(numbers)):  # what is not done by then the next run grades again
+            with contextlib.suppress(queue.Empty):
+                idle.get(timeout=max(0, deadline - time.monotonic())).close()
 
 
 def grade_missing(gradebook: Gradebook, submissions, limits, secret, weak, engine):

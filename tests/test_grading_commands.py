@@ -64,11 +64,15 @@ def command(warm, monkeypatch, capsys):
     class Warm:
         def __init__(self, limits, weak=False, secret=None, number=0):
             warm.secret = secret
+            self.grade_or_refuse = warm.grade_or_refuse
 
         def __enter__(self):
-            return warm
+            return self
 
         def __exit__(self, *_):
+            self.close()
+
+        def close(self):
             pass
 
     for user in (commands, grading_run):
@@ -197,7 +201,8 @@ def test_one_reads_a_students_folder_as_run_reads_everybodys(command, tmp_path):
     status, text = command("one", tmp_path / "none", "--lab", "03", "--results", tmp_path / "r")
     assert status == 0 and "0 of 100 points" in text and "there is notes.txt" in text
     results = json.loads((tmp_path / "r").read_text())
-    assert results["score"] == 0 and "no starter.py and no starter-03.py" in results["output"]
+    why = "no starter.py or starter-03.py for lab-03; there is notes.txt"
+    assert results["score"] == 0 and why in results["output"]
 
 
 @needs_isolation
@@ -482,7 +487,8 @@ def test_stations_that_are_stuck_are_waited_for_once(monkeypatch):
         def __init__(self, *_):
             pass
 
-        __enter__ = __exit__ = lambda self, *_: self
+        def close(self):
+            pass
 
         def grade_or_refuse(self, submission, lab):
             if submission.student != "ada":
