@@ -44,29 +44,46 @@ _TAG = re.compile(r"\[[\w .:\-]{1,40}\]")  # "(EngineCore_DP0 pid=7) [Stage-0] I
 _REPEATED = re.compile(r"\[repeated (\d{1,9})x across cluster\]", re.ASCII)
 _LONGEST_SENTENCE = 20_000  # an engine's configuration is one sentence of some 5,000 characters
 
-# Settings in the engine's own words: a type and a pattern. One that is not printed stays unknown.
-_SETTINGS = {
-    "model": (str, r"\bmodel(?:=|': )'([^']{1,300})'"),
-    "tp_size": (int, r"\btensor_parallel_size(?:=|': )(\d{1,6})"),
-    "pp_size": (int, r"\bpipeline_parallel_size(?:=|': )(\d{1,6})"),
-    "max_model_len": (int, r"\bmax_(?:seq_len|model_len)(?:=|': )(\d{1,9})"),
-    "dtype": (str, r"(?<!\w)dtype(?:=|': )'?(?:torch\.)?(\w{1,20})"),
-    "kv_cache_dtype": (str, r"\bkv_cache_dtype(?:=|': )'?(\w{1,20})"),
-    "block_size": (int, r"\bblock_size(?:=|': )(\d{1,6})"),
-    "swap_space_gib": (float, r"\bswap_space(?:=|': )(\d{1,6}(?:\.\d{1,9})?)"),
-    "quantization": (str, r"\bquantization(?:=|': )'?([\w.\-]{1,40})"),
-}
-_GIB = r"(\d{1,9}(?:\.\d{1,9})?)"
-_OTHER = {  # sentences of their own, matched from their beginning
-    "max_model_len": (int, r"Using max model len (\d{1,9})(?!\d)"),
-    "profiled_weights_gib": (float, rf"(?:model weights take|Actual usage is) {_GIB} ?GiB"),
-    "kv_memory_gib": (
-        float,
-        rf"(?:Explicitly set \(|Initial free memory [\d.]{{1,20}} GiB, reserved ){_GIB}"
-        r"(?:/[\d.]{1,20}\) ?GiB for KV cache| GiB memory for KV Cache)",
+# What a sentence states: patterns whose groups have the names of facts.
+_COUNT, _DECIMAL = r"\d[\d,]{0,19}(?![\d.])", r"\d{1,9}(?:\.\d{1,9})?"
+_FACTS = [
+    # "in total": a Gaudi
+    r"(?:Loading model weights|Model loading) took (?:in total )?"
+    rf"(?P<weights_gib>{_DECIMAL}) ?Gi?B",
+    rf"^(?:model weights take|Actual usage is) (?P<profiled_weights_gib>{_DECIMAL}) ?GiB",
+    rf"# ?\w+ blocks: (?P<gpu_blocks>{_COUNT})(?:,? # CPU blocks: (?P<cpu_blocks>{_COUNT}))?",
+    rf"KV cache size: (?P<kv_tokens>{_COUNT}) tokens",
+    rf"concurrency for (?P<tokens_per_request>{_COUNT}) tokens per request: "
+    rf"(?P<max_concurrency>{_DECIMAL})x",
+    r"(?:Available KV cache memory: |for KV Cache is |kv_cache_size=)"
+    rf"(?P<kv_memory_gib>-?{_DECIMAL}) ?GiB",
+    rf"^(?:Explicitly set \(|Initial free memory [\d.]{{1,20}} GiB, reserved )"
+    rf"(?P<kv_memory_gib>{_DECIMAL})"
+    r"(?:/[\d.]{1,20}\) ?GiB for KV cache| GiB memory for KV Cache)",
+    r"^Using max model len (?P<max_model_len>\d{1,9})(?!\d)",
+    r"^Initializing an? (?P<engine>V[01]) LLM engine",
+    r"^(?:Initializing|vLLM API|█)[^(]{0,60}(?:\(v|version )v?"
+    r"(?P<version>\d(?:[\w.+\-]{0,60}[\w+\-])?)",
+    r"^world_size=(?P<world_size>\d{1,6}) rank=(?P<rank>\d{1,6}) local_rank=",
+    r"^rank (?P<rank>\d{1,6}) in world size (?P<world_size>\d{1,6}) is assigned as",
+    *(
+        rf"^rank \d{{1,6}} in world size \d{{1,6}} is assigned as .*?\b{word.upper()} rank "
+        rf"(?P<{word}_rank>\d{{1,6}})"
+        for word in ("dp", "pp", "tp")
     ),
+]
+_SETTINGS = {  # in the engine's own words; one that is not printed stays unknown
+    "model": r"\bmodel(?:=|': )'([^']{1,300})'",
+    "tp_size": r"\btensor_parallel_size(?:=|': )(\d{1,6})",
+    "pp_size": r"\bpipeline_parallel_size(?:=|': )(\d{1,6})",
+    "max_model_len": r"\bmax_(?:seq_len|model_len)(?:=|': )(\d{1,9})",
+    "dtype": r"(?<!\w)dtype(?:=|': )'?(?:torch\.)?(\w{1,20})",
+    "kv_cache_dtype": r"\bkv_cache_dtype(?:=|': )'?(\w{1,20})",
+    "block_size": r"\bblock_size(?:=|': )(\d{1,6})",
+    "swap_space_gib": r"\bswap_space(?:=|': )(\d{1,6}(?:\.\d{1,9})?)",
+    "quantization": r"\bquantization(?:=|': )'?(?!None(?![\w.\-]))([\w.\-]{1,40})",
 }
-_RANK_WORDS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank"}
+_WORDS = "model dtype kv_cache_dtype quantization engine version".split()
 _OF_A_RANK = "weights_gib weights_decimals kv_memory_gib profiled_weights_gib".split()
 _OF_THE_ENGINE = (
     "version engine model dtype quantization kv_cache_dtype tp_size pp_size world_size "
@@ -173,54 +190,26 @@ def read_sentence(sentence):
     means GiB. A number cut off before its unit, or an integer right before a point ("# GPU blocks:
     12."), is not a number that was said.
     """
-    return _sizes(sentence) | _settings(sentence) | _own_sentences(sentence) | _ranks(sentence)
-
-
-def _sizes(sentence):
-    """Weights, blocks, tokens, concurrency and cache memory."""
-    count, decimal = r"(\d[\d,]{0,19})(?![\d.])", r"(\d{1,9}(?:\.(\d{1,9}))?)"
     facts = {}
-    took = rf"(?:Loading model weights|Model loading) took (?:in total )?{decimal} ?Gi?B"
-    if said := _find(took, sentence):  # "in total": a Gaudi
-        facts |= {"weights_gib": float(said[1]), "weights_decimals": len(said[2] or "")}
-    if said := _find(rf"# ?\w+ blocks: {count}", sentence):
-        facts["gpu_blocks"] = _integer(said[1])
-        if swapped := _find(rf"blocks: [\d,]+, # CPU blocks: {count}", sentence):
-            facts["cpu_blocks"] = _integer(swapped[1])
-    if said := _find(rf"KV cache size: {count} tokens", sentence):
-        facts["kv_tokens"] = _integer(said[1])
-    if said := _find(rf"concurrency for {count} tokens per request: {decimal}x", sentence):
-        facts |= {"tokens_per_request": _integer(said[1]), "max_concurrency": float(said[2])}
-    memory = r"(?:Available KV cache memory: |for KV Cache is |kv_cache_size=)"
-    if said := _find(rf"{memory}(-?){decimal} ?GiB", sentence):
-        facts["kv_memory_gib"] = float(said[1] + said[2])
-    return facts
+    for pattern in _FACTS:
+        if said := re.search(pattern, sentence, re.ASCII):
+            facts |= said.groupdict()
+    if re.match(r"Initializing|args:|non-default|vLLM API|█ version", sentence):
+        printed = _outside_inner_braces(sentence)
+        found = {name: re.search(at, printed, re.ASCII) for name, at in _SETTINGS.items()}
+        facts |= {name: said[1] for name, said in found.items() if said}
+    values = {name: _value(name, said) for name, said in facts.items() if said}
+    if "weights_gib" in facts:
+        values["weights_decimals"] = len(facts["weights_gib"].partition(".")[2])
+    return values
 
 
-def _find(pattern, sentence):
-    return re.search(pattern, sentence, re.ASCII)
-
-
-def _integer(digits):
-    return int(digits.replace(",", ""))
-
-
-def _settings(sentence):
-    """What an engine was started with: its version and its configuration."""
-    if not re.match(r"Initializing|args:|non-default|vLLM API|█ version", sentence):
-        return {}
-    facts = {}
-    if said := re.match(r"Initializing an? (V[01]) LLM engine", sentence):
-        facts["engine"] = said[1]
-    if said := re.match(r"[^(]{0,60}(?:\(v|version )v?(\d[\w.+\-]{0,60})", sentence, re.ASCII):
-        facts["version"] = said[1].rstrip(".")
-    printed = _outside_inner_braces(sentence)
-    for name, (kind, pattern) in _SETTINGS.items():
-        if said := _find(pattern, printed):
-            facts[name] = kind(said[1])
-    if facts.get("quantization") == "None":
-        del facts["quantization"]
-    return facts
+def _value(name, said):
+    if name in _WORDS:
+        return said
+    if name.endswith("_gib") or name == "max_concurrency":
+        return float(said)
+    return int(said.replace(",", ""))
 
 
 def _outside_inner_braces(sentence):
@@ -232,27 +221,6 @@ def _outside_inner_braces(sentence):
             kept.append(character)
         depth += character == "{"
     return "".join(kept)
-
-
-def _own_sentences(sentence):
-    """What has a sentence of its own: a length, weights as profiled, memory set for the cache."""
-    facts = {}
-    for name, (kind, pattern) in _OTHER.items():
-        if said := re.match(pattern, sentence, re.ASCII):
-            facts[name] = kind(said[1])
-    return facts
-
-
-def _ranks(sentence):
-    """Which rank a process is, in the two sentences that say so."""
-    facts = {}
-    if said := re.match(r"rank (\d{1,6}) in world size (\d{1,6}) is assigned as", sentence):
-        facts = {"rank": int(said[1]), "world_size": int(said[2])}
-        for word, number in re.findall(r"\b(DP|PP|TP) rank (\d{1,6})", sentence, re.ASCII):
-            facts[_RANK_WORDS[word]] = int(number)
-    if said := re.match(r"world_size=(\d{1,6}) rank=(\d{1,6}) local_rank=", sentence, re.ASCII):
-        facts = {"rank": int(said[2]), "world_size": int(said[1])}
-    return facts
 
 
 # From facts to engines and ranks
