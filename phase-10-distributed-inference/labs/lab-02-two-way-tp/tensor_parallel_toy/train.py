@@ -54,13 +54,17 @@ def gradient_norm(parameters, replicated, tp):
     return squares.sum().sqrt()
 
 
-def train_step(model, optimizer, tokens, labels, tp):
-    """(loss, gradient norm) of one step; the norm is taken before the gradients are cleared."""
+def train_step(model, optimizer, tokens, labels, tp, settle=None):
+    """(loss, gradient norm) of one step; the norm is taken before the gradients are cleared.
+
+    settle(model): completes gradients, if some are pending, and says what else is replicated.
+    """
     optimizer.zero_grad()
     loss = loss_sum(model, tokens, labels, tp)
     loss.backward()
+    whole = settle(model) if settle else []
     reduce_replicated(model, tp)
-    norm = gradient_norm(list(model.parameters()), model.replicated(), tp)
+    norm = gradient_norm(list(model.parameters()), [*model.replicated(), *whole], tp)
     optimizer.step()
     total = loss.detach().double()
     if tp is not None:

@@ -2,8 +2,6 @@
 
 import functools
 
-import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -16,21 +14,12 @@ from torch.distributed.tensor.parallel import (
 )
 
 from ..model import Transformer
-from ..train import gradient_norm, loss_sum, reduce_replicated
 
 
-class _Unfused(nn.Module):
+def _unfused(layer):
     """q, k, v (or gate, up) as separate linear layers: DTensor cannot split a fused weight."""
-
-    def __init__(self, fused):
-        super().__init__()
-        self.parts = nn.ModuleList(_linear(part, None) for part in fused.weight.split(fused.parts))
-        if fused.bias is not None:
-            for linear, bias in zip(self.parts, fused.bias.split(fused.parts), strict=True):
-                linear.bias = nn.Parameter(bias.detach().clone())
-
-    def forward(self, x):
-        return torch.cat([part(x) for part in self.parts], dim=-1)
+    biases = [None] * len(layer.parts) if layer.bias is None else layer.bias.split(layer.parts)
+    return nn.ModuleList(map(_linear, layer.weight.split(layer.parts), biases))
 
 
 def _project(columns, x):
@@ -52,7 +41,7 @@ def build(config, tp):
     for block in model.blocks:
         attention, mlp = block.attention, block.mlp
         for module, name in ((attention, "qkv"), (mlp, "gate_up")):
-            module.columns = _Unfused(getattr(module, name)).parts
+            module.columns = _unfused(getattr(module, name))
             delattr(module, name)
             module.project = functools.partial(_project, module.columns)
         attention.out = _linear(attention.out.weight, attention.out.bias)
@@ -79,27 +68,13 @@ def build(config, tp):
     return model
 
 
-def train_step(model, optimizers, tokens, labels, tp):
-    """train.train_step, with DTensor's pending sums carried out before the norm is taken.
+def settle(model):
+    """Carry out DTensor's pending sums; returns the DTensors that every rank holds whole.
 
-    The gradients of the norms stay Partial until somebody redistributes them; fused Adam cannot
-    mix DTensors with tensors, hence two optimizers.
+    The gradients of the norms stay Partial until somebody redistributes them.
     """
-    for optimizer in optimizers:
-        optimizer.zero_grad()
-    loss = loss_sum(model, tokens, labels, tp)
-    loss.backward()
-    for parameter in model.parameters():
-        gradient = parameter.grad
-        if isinstance(gradient, DTensor) and any(p.is_partial() for p in gradient.placements):
-            parameter.grad = gradient.redistribute(placements=parameter.placements)
-    reduce_replicated(model, tp)
-    whole = [
-        p for p in model.parameters() if isinstance(p, DTensor) and p.placements[0].is_replicate()
-    ]
-    norm = gradient_norm(list(model.parameters()), model.replicated() + whole, tp)
-    for optimizer in optimizers:
-        optimizer.step()
-    total = loss.detach().double()
-    dist.all_reduce(total, group=tp.group)
-    return total, norm
+    sharded = [p for p in model.parameters() if isinstance(p, DTensor)]
+    for parameter in sharded:
+        if any(p.is_partial() for p in parameter.grad.placements):
+            parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+    return [p for p in sharded if p.placements[0].is_replicate()]

@@ -35,36 +35,37 @@ def _storage(tensor):
     return getattr(local, "elem", local).untyped_storage()
 
 
-def measure_memory(tp, mode, tokens, labels):
-    """{"saved_bytes", "peak_bytes"} of this rank, 0 where the mode does not run."""
-    if mode.name == "compute only" or not mode.runs_here:
-        dist.barrier()
-        return {"saved_bytes": 0, "peak_bytes": 0}
-    mode.apply()
-    saved = saved_bytes(mode.model, tokens, labels, mode.place)
-    if tp.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+def measure_bytes(tp, mode, tokens, labels):
+    """{"saved_bytes", "peak_bytes", "sent_bytes"} of this rank; 0 is held where nothing runs."""
+    saved = peak = 0
+    if mode.name != "compute only" and mode.runs_here:
+        mode.apply()
+        saved = saved_bytes(mode.model, tokens, labels, mode.place)
+        on_gpu = tp.device.type == "cuda"
+        before = start_of_peak(on_gpu)
         mode.step(tokens, labels)
-        peak = torch.cuda.max_memory_allocated() - before
-    else:
-        before = resident("VmRSS", reset=True)
-        mode.step(tokens, labels)
-        peak = resident("VmHWM") - before
+        peak = (torch.cuda.max_memory_allocated() if on_gpu else resident("VmHWM")) - before
     dist.barrier()
-    return {"saved_bytes": saved, "peak_bytes": peak}
+    sent = mode.taken[-1]["sent_bytes"]
+    return {"saved_bytes": saved, "peak_bytes": peak, "sent_bytes": sent}
 
 
-def resident(field, reset=False):
-    """Resident memory now (VmRSS) or at its highest since the last reset (VmHWM); Linux only."""
-    try:
-        if reset:
-            with contextlib.suppress(AttributeError, OSError):
-                ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps would hide the growth
-            Path("/proc/self/clear_refs").write_text("5")
+def start_of_peak(on_gpu):
+    """Bytes that are held now, and from which on a peak is looked for."""
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps would hide the growth
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return resident("VmRSS")
+
+
+def resident(field):
+    """Resident memory now (VmRSS) or at its highest since `start_of_peak` (VmHWM); Linux only."""
+    with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field):
                 return 1024 * int(line.split()[1])
-    except OSError:
-        pass
     return 0

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import time
 from pathlib import Path
 from statistics import median
@@ -18,6 +17,7 @@ from .patience import be_patient
 from .quiet import cores
 
 LEARNING_RATE = 1e-3
+WARM_UP = 3  # rounds
 DESCRIPTIONS = {
     "no TP": "one rank, one rank's share of the cores",
     "no TP, all cores": "one rank, all cores of the machine",
@@ -61,10 +61,7 @@ class Mode:
         self.link = Link(tp.group) if name == "overlap, gloo" else tp.link
         self.runs_here = not self.alone or tp.rank == 0
         self.threads = cores() if name == "no TP, all cores" else max(1, cores() // tp.size)
-        self.loss, self.norm, self.accepted, self.foreign = [], [], [], []
-        self.step_s, self.exposed_s, self.gemm_s = [], [], []  # the slowest rank's
-        self.own = []  # this rank's seconds by activity, see `one_step`
-        self.sent_bytes, self.wire_bytes = [], []
+        self.taken = []  # what each step has shown, see `one_step`
         if not self.runs_here:
             return
         if name == "overlap, input kept":
@@ -75,11 +72,8 @@ class Mode:
             self.model = Transformer(config, None if self.alone else tp, tp.device)
         local = [p for p in self.model.parameters() if not isinstance(p, dtensor.DTensor)]
         sharded = [p for p in self.model.parameters() if isinstance(p, dtensor.DTensor)]
-        self.optimizers = [
-            torch.optim.Adam(group, lr=LEARNING_RATE, fused=True)
-            for group in (local, sharded)
-            if group
-        ]
+        groups = [{"params": local}, {"params": sharded}]  # fused Adam cannot mix them in one
+        self.optimizer = torch.optim.Adam(groups, lr=LEARNING_RATE, fused=True)
 
     @property
     def place(self):
@@ -95,14 +89,13 @@ class Mode:
 
     def step(self, tokens, labels):
         self.apply()
-        if self.dtensor:
-            return dtensor.train_step(self.model, self.optimizers, tokens, labels, self.tp)
-        return train_step(self.model, self.optimizers[0], tokens, labels, self.place)
+        settle = dtensor.settle if self.dtensor else None
+        return train_step(self.model, self.optimizer, tokens, labels, self.place, settle)
 
-    def steps(self, warm_up):
-        """Numbers of the steps that count; all warm ones if too few were quiet."""
-        accepted = [i for i, is_quiet in enumerate(self.accepted) if is_quiet]
-        return accepted if len(accepted) >= 3 else list(range(warm_up, len(self.accepted)))
+    def counted(self):
+        """The steps that count; all warm ones if too few were quiet."""
+        accepted = [step for step in self.taken if step["accepted"]]
+        return accepted if len(accepted) >= 3 else self.taken[WARM_UP:]
 
 
 def choose(tp, config, table, tokens, labels, repeats=5):
@@ -123,24 +116,23 @@ def choose(tp, config, table, tokens, labels, repeats=5):
     return (best, ways[best]), seconds
 
 
-def train_interleaved(tp, modes, tokens, labels, steps, quiet, warm_up):
+def train_interleaved(tp, modes, tokens, labels, steps, quiet):
     """Round-robin until every mode has `steps` accepted steps after the warm-up."""
-    for round_ in range(warm_up + (4 if quiet.limit else 1) * steps):
+    for round_ in range(WARM_UP + (4 if quiet.limit else 1) * steps):
         for mode in modes:
-            one_step(tp, mode, tokens, labels, quiet, counts=round_ >= warm_up)
-        if round_ >= warm_up and all(sum(mode.accepted) >= steps for mode in modes):
+            mode.taken.append(one_step(tp, mode, tokens, labels, quiet, round_ >= WARM_UP))
+        if all(sum(step["accepted"] for step in mode.taken) >= steps for mode in modes):
             break
 
 
 def one_step(tp, mode, tokens, labels, quiet, counts):
+    """Times are the slowest rank's; `own` are this rank's seconds by activity."""
     threads = torch.get_num_threads()
     torch.set_num_threads(mode.threads)
     tp.recorder = recorder = trace.Recorder()
-    sent, wire = mode.link.sent_bytes, card_bytes()
+    sent = mode.link.sent_bytes
     plan.synchronize(tp)
-    if counts:
-        quiet.wait()
-    quiet.start_now()
+    quiet.start(wait=counts)
     before = clocks()
     loss = norm = torch.zeros((), dtype=torch.float64)
     if mode.runs_here:
@@ -151,37 +143,23 @@ def one_step(tp, mode, tokens, labels, quiet, counts):
     torch.set_num_threads(threads)
     if mode.alone:
         dist.barrier(group=tp.group)  # the others wait here, asleep
-    step_s, exposed_s, gemm_s = tp.largest(own["wall"], recorder.exposed_s(), recorder.gemm_s())
-    wire = card_bytes() - wire
-    foreign, is_quiet = quiet.stop()
-    mode.loss.append(float(loss))
-    mode.norm.append(float(norm))
-    mode.accepted.append(counts and is_quiet)
-    mode.foreign.append(foreign)
-    mode.own.append(own | recorder.seconds)
-    mode.step_s.append(step_s)
-    mode.exposed_s.append(exposed_s)
-    mode.gemm_s.append(gemm_s)
-    mode.sent_bytes.append(mode.link.sent_bytes - sent)
-    mode.wire_bytes.append(wire)
-
-
-def clocks():
-    """Seconds: on the wall, of this thread on a processor, of it ready while no processor was
-    free (Linux), and of all threads on processors."""
-    schedstat, ready = Path("/proc/self/schedstat"), 0.0
-    if schedstat.exists():
-        ready = int(schedstat.read_text().split()[1]) / 1e9
+    step_s, exposed_s = tp.largest(own["wall"], recorder.exposed_s())
+    is_quiet = quiet.stop()
     return {
-        "wall": time.perf_counter(),
-        "on a processor": time.thread_time(),
-        "ready": ready,
-        "all threads": time.process_time(),
+        "loss": float(loss),
+        "gradient_norm": float(norm),
+        "accepted": counts and is_quiet,
+        "step_s": step_s,
+        "exposed_s": exposed_s,
+        "own": own | recorder.seconds,
+        "sent_bytes": mode.link.sent_bytes - sent,
     }
 
 
-def card_bytes():
-    """Bytes this rank's network card has sent (Linux; 0 elsewhere). Loopback is shared by all."""
-    card = os.environ.get("GLOO_SOCKET_IFNAME", "lo")
-    counter = Path(f"/sys/class/net/{card}/statistics/tx_bytes")
-    return int(counter.read_text()) if counter.exists() else 0
+def clocks():
+    """Seconds: on the wall, of this thread on a processor, and of it ready while no processor was
+    free (Linux)."""
+    schedstat, ready = Path("/proc/self/schedstat"), 0.0
+    if schedstat.exists():
+        ready = int(schedstat.read_text().split()[1]) / 1e9
+    return {"wall": time.perf_counter(), "on a processor": time.thread_time(), "ready": ready}

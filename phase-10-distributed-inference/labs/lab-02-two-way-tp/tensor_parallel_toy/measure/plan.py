@@ -52,23 +52,18 @@ def layer_shapes(config, tp_size):
 
 def operation_runner(tp, operation, rows, shape, dtype):
     """A function without arguments that runs one operation on random data."""
-
-    def draw(*size):
-        return torch.randn(*size, device=tp.device, dtype=dtype)
-
     full, (out_size, in_size) = rows * tp.size, shape
-    weight = draw(*shape)
-    if operation == "column_forward":
-        x = draw(rows, in_size)
-        return lambda: layers.column_forward(tp, x, weight)
-    if operation == "column_backward":
-        dy, x = draw(full, out_size), draw(rows, in_size)
-        return lambda: (layers.column_backward(tp, dy, x, weight), tp.deferred.finish())
-    if operation == "row_forward":
-        x = draw(full, in_size)
-        return lambda: layers.row_forward(tp, x, weight)
-    dz, x = draw(rows, out_size), draw(full, in_size)
-    return lambda: (layers.row_backward(tp, dz, x, weight), tp.deferred.finish())
+    inputs = {
+        "column_forward": [(rows, in_size)],
+        "column_backward": [(full, out_size), (rows, in_size)],
+        "row_forward": [(full, in_size)],
+        "row_backward": [(rows, out_size), (full, in_size)],
+    }
+    tensors = [
+        torch.randn(*size, device=tp.device, dtype=dtype) for size in [*inputs[operation], shape]
+    ]
+    function = getattr(layers, operation)
+    return lambda: (function(tp, *tensors), tp.deferred.finish())
 
 
 def timed(tp, function):
@@ -112,7 +107,7 @@ def measure(tp, config, quiet, repeats=7):
             for name, tp.default_plan in VARIANTS.items():
                 seconds[name] = timed(tp, run)
             rounds.append(seconds)
-            if quiet.stop()[1]:
+            if quiet.stop():
                 accepted.append(seconds)
         kept = accepted if len(accepted) >= 3 else rounds
         times = {name: lower_quartile([s[name] for s in kept]) for name in VARIANTS}
@@ -123,7 +118,6 @@ def measure(tp, config, quiet, repeats=7):
                 "rows": rows,
                 "shape": list(shape),
                 "times_s": times,
-                "quiet_rounds": len(accepted),
                 **decide(times),
             }
         )

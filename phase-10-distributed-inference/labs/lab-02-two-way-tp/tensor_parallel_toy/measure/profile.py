@@ -7,7 +7,6 @@ Times are the slowest rank's, between a barrier and a synchronisation.
 import contextlib
 import functools
 from pathlib import Path
-from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -15,11 +14,10 @@ import torch.distributed as dist
 from ..config import ModelConfig
 from ..train import make_batch
 from . import plan, report, trace
-from .memory import measure_memory
+from .memory import measure_bytes
 from .modes import WAYS, Mode, choose, names, train_interleaved
 from .quiet import Quiet
 
-WARM_UP = 3
 RECORDED = ("plain", "sequential", "overlap")
 
 
@@ -41,27 +39,22 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
     listed = ", ".join(f"{name} {1e3 * seconds:.0f}" for name, seconds in candidates.items())
     say(f"  whole steps, ms: {listed}; overlap is from here on: {way[0]}")
     modes = [Mode(name, config, tp, way[1]) for name in names(tp)]
-    train_interleaved(tp, modes, tokens, labels, steps, quiet, WARM_UP)
+    train_interleaved(tp, modes, tokens, labels, steps, quiet)
     mine = {
-        "memory": {mode.name: measure_memory(tp, mode, tokens, labels) for mode in modes},
+        "bytes": {mode.name: measure_bytes(tp, mode, tokens, labels) for mode in modes},
+        "own": {mode.name: [step["own"] for step in mode.counted()] for mode in modes},
         "timeline": record_mlp(tp, config, modes),
-        "sent": {mode.name: mode.sent_bytes for mode in modes},
-        "own": {mode.name: [mode.own[i] for i in mode.steps(WARM_UP)] for mode in modes},
+        "step": record_step(tp, modes, tokens, labels),
     }
-    blocked = {
-        mode.name: blocked_in_collectives(tp, mode, tokens, labels)
-        for mode in modes
-        if mode.dtensor
-    }
-    mine["step"] = record_step(tp, modes, tokens, labels)
-    records = gather(tp, mine)
+    records = [None] * tp.size
+    dist.all_gather_object(records, mine, group=tp.group)
     dist.barrier()
     if tp.rank != 0:
         return {"ok": True}
-    result = report.summarize(tp, config, modes, table, records, blocked, WARM_UP)
+    result = report.summarize(tp, config, modes, table, records)
     result |= {"candidates_s": candidates, "chosen": way[0], "quiet_limit": quiet.limit}
     folder = report.write(Path(out), result, records)
-    report.print_table(result)
+    report.print_tables(result)
     print(
         f"written to {folder}/: profile.json, curves.svg, timeline.svg, trace.json "
         "(open it at ui.perfetto.dev), provenance.json"
@@ -93,7 +86,7 @@ def record_mlp(tp, config, modes, repeats=9):
             mlp.zero_grad()
             kept.append((seconds, record))
     return {
-        name: sorted(kept, key=lambda run: run[0])[len(kept) // 2] for name, kept in runs.items()
+        name: sorted(kept, key=lambda run: run[0])[len(kept) // 2][1] for name, kept in runs.items()
     }
 
 
@@ -119,30 +112,3 @@ def recorded(tp):
     yield {"spans": recorder.spans, "messages": recorder.messages}
     tp.recorder = None
     recorder.finish()
-
-
-def blocked_in_collectives(tp, mode, tokens, labels, repeats=3):
-    """Exposed time of a DTensor step: its main thread inside functional collectives, profiled."""
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as torch_profile
-
-    samples = []
-    for _ in range(repeats):
-        dist.barrier(group=tp.group)
-        with torch_profile(activities=[ProfilerActivity.CPU]) as profiled:
-            mode.step(tokens, labels)
-        samples.append(
-            sum(
-                event.cpu_time_total / 1e6
-                for event in profiled.key_averages()
-                if event.key.startswith("_c10d_functional::") and "_wrap" not in event.key
-            )
-        )
-    [slowest] = tp.largest(median(samples))
-    return slowest
-
-
-def gather(tp, value):
-    everyone = [None] * tp.size
-    dist.all_gather_object(everyone, value, group=tp.group)
-    return everyone

@@ -17,35 +17,29 @@ class Quiet:
     def __init__(self, tp, limit=0.0, patience_s=300.0):
         self.tp, self.limit, self.patience_s = tp, limit, patience_s
 
-    def wait(self):
-        """Rank 0 waits for an idle moment, the others for rank 0."""
+    def start(self, wait=True):
+        """Rank 0 waits for an idle moment, if told so, and the others for rank 0."""
         start = time.perf_counter()
         longest_s = min(self.patience_s, self.tp.timeout_s / 3)  # the others wait in a barrier
-        while self.limit and self.tp.rank == 0 and time.perf_counter() - start < longest_s:
+        wait = wait and self.limit and self.tp.rank == 0
+        while wait and time.perf_counter() - start < longest_s:
             busy, moment = machine_busy_s(), time.perf_counter()
             time.sleep(0.1)
             share = (machine_busy_s() - busy) / (time.perf_counter() - moment) / cores()
-            if share <= self.limit:
-                break
+            wait = share > self.limit
         self.patience_s -= time.perf_counter() - start
-
-    def start(self):
-        self.wait()
-        self.start_now()
-
-    def start_now(self):
         dist.barrier(group=self.tp.group)
         self.before = machine_busy_s(), time.process_time(), time.perf_counter()
 
     def stop(self):
-        """(share that other programs used since `start`, is that quiet?), alike on all ranks."""
+        """Did other programs use little since `start`? Alike on all ranks."""
         busy, own, start = self.before
         mine = torch.tensor([time.process_time() - own], dtype=torch.float64, device=self.tp.device)
         dist.all_reduce(mine, group=self.tp.group)
         foreign = machine_busy_s() - busy - mine.item()
         share = max(0.0, foreign) / (time.perf_counter() - start) / cores()
         [share] = self.tp.largest(share)
-        return share, not self.limit or share <= self.limit
+        return not self.limit or share <= self.limit
 
 
 def cores():

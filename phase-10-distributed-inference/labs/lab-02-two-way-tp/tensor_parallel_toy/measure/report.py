@@ -8,10 +8,17 @@ import torch.distributed as dist
 
 from labkit.provenance import write_provenance
 
-from . import figures, trace
+from . import figures, rows, trace
 from .modes import DESCRIPTIONS
 
 FILES = ("curves.svg", "profile.json", "timeline.json", "timeline.svg", "trace.json")
+PER_STEP = ("loss", "gradient_norm", "step_s", "accepted")
+HEADER = (
+    *("mode", "loss", "grad norm", "step ms", "middle half", "exposed ms"),
+    *("saved MiB", "peak MiB", "sent MiB"),
+)
+BYTES = ("saved_bytes", "peak_bytes", "sent_bytes")
+PEERS = ("DTensor", "DTensor, patient", "plain", "sequential", "overlap, input kept")
 # float32: sums in another order, through Adam, over tens of steps
 LARGEST_LOSS_GAP = {"float64": 1e-8, "float32": 1e-2}
 
@@ -19,15 +26,12 @@ LARGEST_LOSS_GAP = {"float64": 1e-8, "float32": 1e-2}
 def link_name(tp):
     if tp.link.name != "gloo":
         return tp.link.name
-    return os.environ.get("TOY_LINK_NAME") or ("loopback" if on_loopback() else "gloo")
+    on_loopback = os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"
+    return os.environ.get("TOY_LINK_NAME") or ("loopback" if on_loopback else "gloo")
 
 
-def on_loopback():
-    return os.environ.get("GLOO_SOCKET_IFNAME", "lo") == "lo"
-
-
-def summarize(tp, config, modes, table, records, blocked, warm_up):
-    """profile.json: everything the figures and the table show."""
+def summarize(tp, config, modes, table, records):
+    """profile.json: everything the figures and the tables show."""
     result = {
         "ranks": tp.size,
         "backend": dist.get_backend(tp.group),
@@ -35,46 +39,38 @@ def summarize(tp, config, modes, table, records, blocked, warm_up):
         "device": str(tp.device),
         "config": vars(config) | {},
         "operations": table,
-        "comm_alone_s": config.num_layers * sum(entry["times_s"]["comm alone"] for entry in table),
-        "modes": {mode.name: summarize_mode(tp, mode, records, warm_up) for mode in modes},
+        "modes": {mode.name: summarize_mode(mode, records) for mode in modes},
+        "remainder": [remainder(record["own"]) for record in records],
     }
-    for name, seconds in blocked.items():
-        result["modes"][name]["exposed_s"] = seconds
-    result["remainder"] = [remainder(record["own"]) for record in records]
     return result | bound(result) | compare_losses(result)
 
 
-def summarize_mode(tp, mode, records, warm_up):
-    steps, only = mode.steps(warm_up), mode.name == "compute only"
-    seconds = sorted(mode.step_s[i] for i in steps)
+def summarize_mode(mode, records):
+    steps, only = mode.counted(), mode.name == "compute only"
+    seconds = sorted(step["step_s"] for step in steps)
     quarter = len(seconds) // 4
+    shown = {name: [step[name] for step in mode.taken] for name in PER_STEP}
     return {
         "what": DESCRIPTIONS[mode.name],
-        "loss": [] if only else mode.loss,
-        "gradient_norm": [] if only else mode.norm,
-        "step_s": mode.step_s,
-        "accepted": mode.accepted,
-        "foreign_share": mode.foreign,
+        **(shown | {"loss": [], "gradient_norm": []} if only else shown),
         "median_step_s": median(seconds),
         "spread_s": [seconds[quarter], seconds[-1 - quarter]],
-        "exposed_s": median(mode.exposed_s[i] for i in steps),
-        "gemm_s": median(mode.gemm_s[i] for i in steps),
-        "saved_bytes": [record["memory"][mode.name]["saved_bytes"] for record in records],
-        "peak_bytes": [record["memory"][mode.name]["peak_bytes"] for record in records],
-        "sent_bytes": [record["sent"][mode.name][-1] for record in records],
-        # loopback counts the bytes of all ranks
-        "wire_bytes": median(mode.wire_bytes) / (tp.size if on_loopback() else 1),
+        # DTensor's collectives are not ours to see
+        "exposed_s": None if mode.dtensor else median(step["exposed_s"] for step in steps),
+        **{kind: [record["bytes"][mode.name][kind] for record in records] for kind in BYTES},
     }
 
 
 def bound(result):
     """What overlap could reach, and what part of the communication it hides."""
-    shown, comm_s = result["modes"], result["comm_alone_s"]
+    shown = result["modes"]
     compute, overlap = shown["compute only"], shown["overlap"]
     times = [entry["times_s"] for entry in result["operations"]]
     best = [min(v for name, v in t.items() if name.startswith("overlap")) for t in times]
     alone = sum(t["comm alone"] for t in times)
+    comm_s = result["config"]["num_layers"] * alone
     return {
+        "comm_alone_s": comm_s,
         "bound_s": max(compute["spread_s"][0], comm_s),
         "hidden_in_step": (comm_s + compute["median_step_s"] - overlap["median_step_s"]) / comm_s,
         "hidden": (alone + sum(t["gemm alone"] for t in times) - sum(best)) / alone,
@@ -104,7 +100,6 @@ def remainder(own):
             "ready, but no processor free": ready,
             "asleep": step["wall"] - on_processor - ready,
         },
-        "other threads on a processor": step["all threads"] - on_processor,
     }
 
 
@@ -125,23 +120,10 @@ def compare_losses(result):
     return {"largest_loss_gap": gap, "losses_coincide": gap < limit}
 
 
-def print_table(result):
-    print(
-        f"{'mode':19} {'loss':>9} {'grad norm':>9} {'step ms':>8} {'middle half':>15} "
-        f"{'exposed ms':>10} {'saved MiB':>9} {'peak MiB':>8} {'sent MiB':>8} {'on card':>8}"
-    )
-    for name, mode in result["modes"].items():
-        if name == "compute only":
-            continue
-        low, high = mode["spread_s"]
-        print(
-            f"{name:19} {mode['loss'][-1]:9.5f} {mode['gradient_norm'][-1]:9.4f} "
-            f"{1e3 * mode['median_step_s']:8.1f} {1e3 * low:7.1f}-{1e3 * high:7.1f} "
-            f"{1e3 * mode['exposed_s']:10.1f} "
-            f"{max(mode['saved_bytes']) / 2**20:9.1f} {max(mode['peak_bytes']) / 2**20:8.1f} "
-            f"{max(mode['sent_bytes']) / 2**20:8.1f} {mode['wire_bytes'] / 2**20:8.1f}"
-        )
-    shown, bound_s = result["modes"], result["bound_s"]
+def print_tables(result):
+    """What a profile prints; its numbers are those of the README's tables."""
+    shown, ranks, bound_s = result["modes"], result["remainder"], result["bound_s"]
+    print_columns([HEADER, *(mode_row(result, name) for name in shown if name != "compute only")])
     step = {name: mode["median_step_s"] for name, mode in shown.items()}
     print(
         f"communication alone {1e3 * result['comm_alone_s']:.1f} ms, compute only "
@@ -150,57 +132,61 @@ def print_table(result):
         f"{1e3 * bound_s:.1f} ms and takes {step['overlap'] / bound_s:.2f} times that "
         f"({step['overlap'] / step['compute only']:.2f} times compute only)"
     )
-    print(", ".join(ratios(step)))
+    ours = [name for name in ("overlap", "overlap, gloo") if name in step]
+    ratios = [(mode, peer) for mode in ours for peer in PEERS if peer in step]
+    print(", ".join(f"{mode} / {peer} {step[mode] / step[peer]:.2f}" for mode, peer in ratios))
     print(
         f"hidden {result['hidden_in_step']:.2f} of a step's communication, "
         f"{result['hidden']:.2f} of the layers' measured alone"
     )
-    print_remainder(result["remainder"])
+    print_columns(
+        [
+            ["where the time goes, ms (means)", *(f"rank {rank}" for rank in range(len(ranks)))],
+            *rows.remainder_rows(result["link"], result),
+            *(
+                [f"  of which {name}", *(f"{1e3 * rank['of which'][name]:.1f}" for rank in ranks)]
+                for name in ranks[0]["of which"]
+            ),
+        ]
+    )
     print(
         f"losses of all modes: within {result['largest_loss_gap']:.1e} of no TP"
         + ("" if result["losses_coincide"] else "  THEY DIFFER")
     )
 
 
-def ratios(step):
-    """Overlap against its peers, and against DTensor over DTensor's own wire."""
-    peers = ("DTensor", "DTensor, patient", "plain", "sequential", "overlap, input kept")
-    over_gloo = [("overlap, gloo", peer) for peer in ("DTensor", "DTensor, patient")]
+def mode_row(result, name):
+    mode = result["modes"][name]
+    low, high = mode["spread_s"]
     return [
-        f"{mode} / {peer} {step[mode] / step[peer]:.2f}"
-        for mode, peer in [*(("overlap", peer) for peer in peers), *over_gloo]
-        if mode in step and peer in step
+        name,
+        f"{mode['loss'][-1]:.5f}",
+        f"{mode['gradient_norm'][-1]:.4f}",
+        f"{1e3 * mode['median_step_s']:.1f}",
+        f"{1e3 * low:.1f}-{1e3 * high:.1f}",
+        "-" if mode["exposed_s"] is None else f"{1e3 * mode['exposed_s']:.1f}",
+        *(f"{rows.mib(result, name, kind):.1f}" for kind in BYTES),
     ]
 
 
-def print_remainder(ranks):
-    def row(name, values):
-        print(f"{name:36}" + "".join(f"{1e3 * value:9.1f}" for value in values))
-
-    print(
-        f"{'where the time goes, ms (means)':36}"
-        + "".join(f"   rank {rank}" for rank in range(len(ranks)))
-    )
-    row("  compute only", [rank["compute only"] for rank in ranks])
-    for name in ranks[0]["parts"]:
-        row(f"+ {name}", [rank["parts"][name] for rank in ranks])
-    row("= overlap", [rank["overlap"] for rank in ranks])
-    for name in ranks[0]["of which"]:
-        row(f"  of which {name}", [rank["of which"][name] for rank in ranks])
-    name = "other threads on a processor"
-    row(f"  beside it {name}", [rank[name] for rank in ranks])
+def print_columns(lines):
+    """Lines of cells under each other: names to the left, numbers to the right."""
+    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *cells in lines:
+        numbers = [cell.rjust(width) for cell, width in zip(cells, others, strict=True)]
+        print("  ".join([name.ljust(first), *numbers]))
 
 
 def write(folder, result, records):
     """The folder of a profile: what was measured, drawn, and how to make it again."""
     folder.mkdir(parents=True, exist_ok=True)
-    runs = {
-        name: [record["timeline"][name][1] for record in records] for name in records[0]["timeline"]
-    }
+    runs, steps = [
+        {mode: [record[kind][mode] for record in records] for mode in records[0][kind]}
+        for kind in ("timeline", "step")
+    ]
     trace.write_json(folder / "profile.json", result)
     trace.write_json(folder / "timeline.json", runs)
     draw(folder)
-    steps = {name: [record["step"][name] for record in records] for name in records[0]["step"]}
     compact = json.dumps(trace.perfetto(steps), separators=(",", ":"))
     (folder / "trace.json").write_text(compact + "\n")
     arguments = os.environ.get("TOY_ARGUMENTS", "").replace(str(folder), folder.name)

@@ -6,11 +6,13 @@ perf_counter is one clock for all processes of a machine, so the ranks' records 
 """
 
 import contextlib
+import functools
 import itertools
 import json
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 LANES = {"gemm": "GEMM", "wait": "wait", "wait_send": "wait", "collective": "wait"}
 
@@ -22,7 +24,8 @@ class Recorder:
     """
 
     def __init__(self, wire=False):
-        self.wire, self.spans, self.messages, self.threads = wire, [], [], []
+        self.wire, self.spans, self.messages = wire, [], []
+        self.threads = ThreadPoolExecutor(1000)  # as many as messages may be in flight
         self.seconds = Counter()
 
     @contextlib.contextmanager
@@ -45,53 +48,25 @@ class Recorder:
         self.messages.append(entry)
         if event == "sent":
             return work
-        if hasattr(work, "arrived_at"):
-            return _Noted(work, entry)
-        watched = _Watched(work, entry)
-        self.threads.append(watched.thread)
-        return watched
+        wait = functools.partial(_noted, work, entry)
+        if not hasattr(work, "arrived_at"):
+            wait = self.threads.submit(wait).result
+        return SimpleNamespace(wait=wait)
 
     def finish(self):
         """Wait for the threads that watch messages."""
-        for thread in self.threads:
-            thread.join()
+        self.threads.shutdown()
 
     def exposed_s(self):
         """Time the main thread was blocked by communication."""
         return sum(end - start for lane, _, start, end in self.spans if lane == "wait")
 
-    def gemm_s(self):
-        return self.seconds["gemm"]
 
-
-class _Noted:
-    def __init__(self, work, entry):
-        self.work, self.entry = work, entry
-
-    def wait(self):
-        arrived = self.work.wait()
-        self.entry[4] = self.work.arrived_at
-        return arrived
-
-
-class _Watched:
-    def __init__(self, work, entry):
-        self.arrived = self.error = None
-        self.thread = threading.Thread(target=self._watch, args=(work, entry), daemon=True)
-        self.thread.start()
-
-    def _watch(self, work, entry):
-        try:
-            self.arrived = work.wait()
-        except RuntimeError as error:
-            self.error = error
-        entry[4] = time.perf_counter()
-
-    def wait(self):
-        self.thread.join()
-        if self.error:
-            raise self.error
-        return self.arrived
+def _noted(work, entry):
+    """What has arrived, with its moment in `entry`."""
+    arrived = work.wait()
+    entry[4] = getattr(work, "arrived_at", None) or time.perf_counter()
+    return arrived
 
 
 def in_flight(records):
