@@ -34,17 +34,17 @@ def page(one, many, lab):
     """
     model, whole, ranks = lab.model_shape(many["config"]), one["reports"][0], many["reports"]
     reports = [(1, whole), *((len(ranks), rank) for rank in ranks)]
-    byte_lines, bytes_agree = _bytes(lab, model, reports)
-    cache_lines, cache_agrees = _cache(lab, model, reports)
-    call_lines, calls_agree = _collectives(lab, model, ranks)
+    told = [  # (line, whether it agrees)
+        *_bytes(lab, model, reports),
+        *_cache(lab, model, reports),
+        *_collectives(lab, model, ranks),
+    ]
     same = all(rank[key] == whole[key] for rank in ranks for key in ("tokens", "tokens_together"))
-    ledger = bytes_agree and cache_agrees and calls_agree
+    ledger = all(agrees for _, agrees in told)
     lines = [
         *_title(model, ranks),
         *_parameters(lab, whole, ranks),
-        *byte_lines,
-        *cache_lines,
-        *call_lines,
+        *(line for line, _ in told),
         "",
         f"{_said(same)}  token ids equal, {NUM_TOKENS} greedy tokens, one prompt and two together",
         f"{_said(ledger)}  every byte, block and collective as the ledger has it",
@@ -84,41 +84,37 @@ def _where(tp_size, report):
 
 
 def _bytes(lab, model, reports):
-    lines, agree = ["", "bytes of parameters          live        ledger    residual"], True
+    yield "\nbytes of parameters          live        ledger    residual", True
     for tp_size, report in reports:
         expected = lab.rank_weights(model, tp_size)["parameters_bytes"]
         live = sum(parameter["bytes"] for parameter in report["parameters"].values())
-        agree &= live == expected
-        lines.append(f"{_where(tp_size, report)}{live:11,}{expected:14,}{live - expected:12,}")
-    return lines, agree
+        residual = live - expected
+        yield f"{_where(tp_size, report)}{live:11,}{expected:14,}{residual:12,}", not residual
 
 
 def _cache(lab, model, reports):
-    lines, agree = ["", f"KV cache, {KV_MEMORY_BYTES:,} bytes per rank"], True
-    lines.append("                      KV heads  bytes/token     blocks  x tokens   vLLM reports")
+    yield f"\nKV cache, {KV_MEMORY_BYTES:,} bytes per rank", True
+    yield "                      KV heads  bytes/token     blocks  x tokens   vLLM reports", True
     for tp_size, report in reports:
         cache, version = report["kv_cache"], report["versions"]["vllm"]
         per_token = lab.kv_bytes_per_token(model, tp_size)
         planned = lab.kv_capacity(
             KV_MEMORY_BYTES, per_token, cache["block_size"], MAX_MODEL_LEN, version
         )
-        agree &= cache["kv_heads"] == lab.kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        agree &= cache["blocks"] == planned["blocks"]
-        agree &= cache["tokens_reported"] == planned["tokens"]
-        lines.append(
+        heads = lab.kv_heads_per_rank(model["num_kv_heads"], tp_size)
+        expected = heads, planned["blocks"], planned["tokens"]
+        line = (
             f"{_where(tp_size, report)}{cache['kv_heads']:6}{per_token:13,}{cache['blocks']:11,}"
             f"{cache['block_size']:10,}{cache['tokens_reported']:8,} tokens"
         )
-    lines.append(
-        f"  (a request of up to {MAX_MODEL_LEN} tokens takes a whole block; vLLM counts the tokens "
-        "of full requests)"
-    )
-    return lines, agree
+        yield line, (cache["kv_heads"], cache["blocks"], cache["tokens_reported"]) == expected
+    taken = f"a request of up to {MAX_MODEL_LEN} tokens takes a whole block"
+    yield f"  ({taken}; vLLM counts the tokens of full requests)", True
 
 
 def _collectives(lab, model, ranks):
-    lines = ["", "collectives of one engine step, per rank       count      bytes   the bill says"]
-    agree, layers, hidden = True, model["num_layers"], model["hidden_size"]
+    yield "\ncollectives of one engine step, per rank       count      bytes   the bill says", True
+    layers, hidden = model["num_layers"], model["hidden_size"]
     for title, step, tokens in [("prefill", 0, len(PROMPTS[0])), ("decode", 1, 1)]:
         bill = lab.collectives_per_step(model, len(ranks), tokens, 1)
         made = [totals(rank["steps"][step]) for rank in ranks]
@@ -128,10 +124,9 @@ def _collectives(lab, model, ranks):
         ]:
             count, total = made[0].get(operation, (0, 0))
             expected = [bill[operation + "s"], bill[operation + "_bytes"]]
-            agree &= all(list(rank.get(operation, (0, 0))) == expected for rank in made)
+            agrees = all(list(rank.get(operation, (0, 0))) == expected for rank in made)
             what = f"{title} of {tokens} token{'s' if tokens > 1 else ''}, {operation}"
-            lines.append(f"  {what:42}{count:9}{total:11,}   {why}")
-    return lines, agree
+            yield f"  {what:42}{count:9}{total:11,}   {why}", agrees
 
 
 def _times(whole, ranks):

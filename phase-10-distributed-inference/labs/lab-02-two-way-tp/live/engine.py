@@ -8,7 +8,6 @@ For pipeline parallelism, which the external launcher of rank.py does not do, an
 
 import json
 import sys
-import time
 from pathlib import Path
 
 
@@ -27,25 +26,19 @@ def start_engine(arguments, extension):
 def report(job):
     from vllm import SamplingParams
 
-    started = time.monotonic()
     llm = start_engine(job["engine"], "probe.Probe")
-    ready_s = time.monotonic() - started
     ranks = llm.collective_rpc("probe_report")
     llm.collective_rpc("probe_count")
     sampling = SamplingParams(
         temperature=0, max_tokens=job["num_tokens"], ignore_eos=True, detokenize=False
     )
-    began = time.perf_counter()
     prompt = {"prompt_token_ids": job["prompts"][0]}
     tokens = list(llm.generate([prompt], sampling, use_tqdm=False)[0].outputs[0].token_ids)
-    seconds = time.perf_counter() - began
     for rank, made in zip(ranks, llm.collective_rpc("probe_calls_so_far"), strict=True):
         rank |= {"tokens": tokens, "calls": made}
     cache = llm.llm_engine.vllm_config.cache_config
     return {
         "ranks": ranks,
-        "num_steps": job["num_tokens"],  # one prefill, then one decode step per further token
-        "times": {"ready_s": ready_s, "generate_s": seconds},
         "tokens_reported": getattr(cache, "kv_cache_size_tokens", None),
     }
 

@@ -91,17 +91,21 @@ def kv_cache(runner):
     }
 
 
+def held(rank, runner):
+    """What one rank stores."""
+    return {
+        "rank": rank,
+        "parameters": STORED,
+        "buffers": buffers(runner.get_model()),
+        "kv_cache": kv_cache(runner),
+    }
+
+
 class Probe:
     """Methods that `LLM.collective_rpc("name")` calls on every worker."""
 
     def probe_report(self):
-        runner = self.model_runner
-        return {
-            "rank": self.rank,
-            "parameters": STORED,
-            "buffers": buffers(runner.get_model()),
-            "kv_cache": kv_cache(runner),
-        }
+        return held(self.rank, self.model_runner)
 
     def probe_count(self):
         self.probe_calls = []

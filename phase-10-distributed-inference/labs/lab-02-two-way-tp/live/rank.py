@@ -45,54 +45,53 @@ def start_engine(arguments):
 
 
 def run_steps(engine, prompts, num_tokens, calls):
-    """Generate greedily, one engine step at a time. Returns (token ids per prompt, steps)."""
+    """Generate greedily, one engine step at a time.
+
+    Returns (token ids per prompt, each step's collectives, seconds of the first step).
+    """
     sampling = SamplingParams(
         temperature=0, max_tokens=num_tokens, ignore_eos=True, detokenize=False
     )
     for i, prompt in enumerate(prompts):
         engine.add_request(str(i), {"prompt_token_ids": prompt}, sampling)
-    tokens, steps = {}, []
+    tokens, steps, seconds = {}, [], []
     while engine.has_unfinished_requests():
         calls.clear()
         began = time.perf_counter()
         outputs = engine.step()
-        steps.append({"seconds": time.perf_counter() - began, "calls": list(calls)})
+        seconds.append(time.perf_counter() - began)
+        steps.append(list(calls))
         for output in outputs:
             tokens[output.request_id] = list(output.outputs[0].token_ids)
-    return [tokens[str(i)] for i in range(len(prompts))], steps
+    return [tokens[str(i)] for i in range(len(prompts))], steps, seconds[0]
 
 
 def report(job):
     """Start the engine of `job`, generate, and return everything a page or a test wants to know."""
     engine, calls = start_engine(job["engine"]), []
-    ready_s = time.monotonic() - STARTED
     probe.count_collectives(calls)
     run_steps(engine, job["prompts"][:1], 1, calls)
     first_token_s = time.monotonic() - STARTED
-    tokens, steps = run_steps(engine, job["prompts"][:1], job["num_tokens"], calls)
-    together, steps_together = run_steps(engine, job["prompts"], job["num_tokens"], calls)
+    tokens, steps, warm_s = run_steps(engine, job["prompts"][:1], job["num_tokens"], calls)
+    together, steps_together, _ = run_steps(engine, job["prompts"], job["num_tokens"], calls)
     runner = engine.model_executor.driver_worker.worker.model_runner
-    return {
-        "rank": int(os.environ["RANK"]),
+    found = probe.held(int(os.environ["RANK"]), runner)
+    found["kv_cache"]["tokens_reported"] = engine.vllm_config.cache_config.kv_cache_size_tokens
+    return found | {
         "world_size": job["engine"]["tensor_parallel_size"],
         "platform": "cuda" if current_platform.is_cuda() else "cpu",
         "device": current_platform.get_device_name(),
         "backend": torch.distributed.get_backend(),
         "versions": {"torch": torch.__version__, "vllm": __import__("vllm").__version__},
-        "parameters": probe.STORED,
-        "buffers": probe.buffers(runner.get_model()),
-        "kv_cache": probe.kv_cache(runner)
-        | {"tokens_reported": engine.vllm_config.cache_config.kv_cache_size_tokens},
         "times": {
             "imported_s": IMPORTED - STARTED,
-            "ready_s": ready_s,
             "first_token_s": first_token_s,
-            "warm_first_token_s": steps[0]["seconds"],
+            "warm_first_token_s": warm_s,
         },
         "tokens": tokens[0],
         "tokens_together": together,
-        "steps": [step["calls"] for step in steps],
-        "steps_together": [step["calls"] for step in steps_together],
+        "steps": steps,
+        "steps_together": steps_together,
     }
 
 

@@ -112,12 +112,8 @@ def _inside(interpreter, code):
 def main():
     what = __doc__.split("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m live.record", description=what)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(WHAT))
-    names = parser.parse_args().names
-    unknown = [name for name in names if name not in WHAT]
-    if unknown or not names:
-        parser.error(f"no capture {', '.join(unknown) or 'named'}; there are {', '.join(WHAT)}")
-    for name in names:
+    parser.add_argument("names", nargs="+", choices=WHAT)
+    for name in parser.parse_args().names:
         try:
             record(name)
         except run.LiveError as error:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from labkit.needs import vllm_python
 from labkit.nursery import Nursery
-from labkit.ranks import RanksFailed, run_processes
+from labkit.ranks import RanksFailed as LiveError
+from labkit.ranks import run_processes
 from live.model import tiny_llama, write_model
 
 ROOM = Path(__file__).resolve().parent
@@ -30,10 +31,6 @@ KV_MEMORY_BYTES = 8 * 2**20  # per rank: at tp_size=1 and 2 alike, so that capac
 PROMPTS = [[5, 17, 99, 300, 42, 7], [11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21]]
 NUM_TOKENS = 16
 MAX_MODEL_LEN = 64
-
-
-class LiveError(Exception):
-    """A live run cannot start or did not finish; str() says why, a line for each rank."""
 
 
 def python():
@@ -106,7 +103,6 @@ def run_ranks(
                 _environment(interpreter, folder)
                 | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(tp_size)}
                 | {"LAB_PROCESS": str(process), "LAB_MEETING": str(folder / meeting)}
-                | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}  # the engine in this process, as its rank
                 | card
             )
         reports.append([job.with_name(f"job-{run}-rank-{rank}.json") for rank in range(tp_size)])
@@ -114,8 +110,14 @@ def run_ranks(
         stack.callback(_unlink, run_id)
         if sys.platform == "linux" and not hosts and nursery is None:
             nursery = stack.enter_context(nursery_of(folder, program))
-        start = nursery and nursery.start
-        _run(commands, folder, environments, timeout_s, on_start, start)
+        run_processes(
+            commands,
+            folder,
+            environments=environments,
+            timeout_s=timeout_s,
+            on_start=on_start,
+            start=nursery and nursery.start,
+        )
     return [[json.loads(report.read_text()) for report in run] for run in reports]
 
 
@@ -135,9 +137,8 @@ def run_engine(
     _write_job(job, engine_arguments(model, config, tp_size, pp_size, **(arguments or {})), more)
     command = [interpreter, str(program), str(job)]
     try:
-        # The engine's core stays in this process: one import of vLLM less. Workers are spawned.
-        environment = _environment(interpreter, folder) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-        _run([command], folder, [environment], timeout_s)
+        environment = _environment(interpreter, folder)
+        run_processes([command], folder, environments=[environment], timeout_s=timeout_s)
     finally:  # its workers met in a file of this name, and call their shared memory after it
         log = folder / "rank-0.log"
         text = log.read_text(errors="replace") if log.exists() else ""
@@ -187,20 +188,6 @@ def _write_job(path, arguments, more):
     path.write_text(json.dumps(job))
 
 
-def _run(commands, folder, environments, timeout_s, on_start=None, start=None):
-    try:
-        run_processes(
-            commands,
-            folder,
-            environments=environments,
-            timeout_s=timeout_s,
-            on_start=on_start,
-            start=start,
-        )
-    except RanksFailed as error:
-        raise LiveError(str(error)) from None
-
-
 def _unlink(name):
     """Remove the shared memory that is named so, or begins so."""
     for leftover in SHARED_MEMORY.glob(name + "*"):
@@ -215,6 +202,8 @@ def _environment(interpreter, folder):
         "PYTHONPATH": str(ROOM),  # workers that vLLM starts itself import probe.py by name
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # binding wants one NUMA node per rank
         "TORCH_COMPILE_DISABLE": "1",  # or the first step compiles a 5-line function for 15 s
+        # A rank's engine is its own process; the ordinary engine's core saves an import of vLLM.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": "1",
         "VLLM_CACHE_ROOT": str(cache),
         "VLLM_NO_USAGE_STATS": "1",
