@@ -7,6 +7,7 @@ opened its line.
 """
 
 import re
+from bisect import bisect_right
 
 _COLOUR = re.compile(
     r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|#033|\\e|\^\[)\[[0-9;]{0,12}[mK]|\[\d{1,3}(?:;\d{1,3}){0,4}m",
@@ -135,9 +136,10 @@ def sentences(text):
     text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     text = _REQUEST.sub("", text)
     tokens = list(_TOKEN.finditer(text))
+    ends = [*(token.start() for token in tokens if not token["newline"]), len(text)]
     found, nobody = [], {"who": None}
     speaker, prefix_end = nobody, -1
-    for token, end in zip(tokens, _ends(tokens, len(text)), strict=True):
+    for token in tokens:
         if token["newline"]:
             speaker = nobody
         elif token["prefix"]:
@@ -148,23 +150,14 @@ def sentences(text):
                 speaker = {"who": "driver"}
             prefix_end = -1
         else:
-            words = " ".join(
-                text[token.start() : min(end, token.start() + _LONGEST_SENTENCE)].split()
-            )
+            start = token.start()
+            end = min(ends[bisect_right(ends, start)], start + _LONGEST_SENTENCE)
+            words = " ".join(text[start:end].split())
             repeated = _REPEATED.search(words)
             told = {"text": words, "repeated": int(repeated[1]) if repeated else 0}
             blank = dict.fromkeys(("pid", "rank", "tp_rank", "pp_rank", "dp_rank"))
             found.append({**told, **blank, **speaker})
     return found
-
-
-def _ends(tokens, end):
-    """Where the text that each token begins must end: at the next token that is no line break."""
-    ends = []
-    for token in reversed(tokens):
-        ends.append(end)
-        end = end if token["newline"] else token.start()
-    return ends[::-1]
 
 
 def _speaker(token):
