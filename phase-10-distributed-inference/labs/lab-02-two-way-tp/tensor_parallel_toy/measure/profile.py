@@ -4,7 +4,6 @@ Modes take turns step by step, so that whatever else the machine does hits all o
 Times are the slowest rank's, between a barrier and a synchronisation.
 """
 
-import contextlib
 import functools
 from pathlib import Path
 
@@ -44,7 +43,11 @@ def profile(tp, config, steps=20, quiet=0.0, out="toy-profile"):
         "bytes": {mode.name: measure_bytes(tp, mode, tokens, labels) for mode in modes},
         "own": {mode.name: [step["own"] for step in mode.counted()] for mode in modes},
         "timeline": record_mlp(tp, config, modes),
-        "step": record_step(tp, modes, tokens, labels),
+        "step": {
+            mode.name: recorded(tp, functools.partial(mode.step, tokens, labels))[1]
+            for mode in modes
+            if mode.name in RECORDED
+        },
     }
     records = [None] * tp.size
     dist.all_gather_object(records, mine, group=tp.group)
@@ -68,12 +71,8 @@ def record_mlp(tp, config, modes, repeats=9):
     mlp = modes["overlap"].model.blocks[0].mlp
     generator = torch.Generator().manual_seed(3)
     size = (config.seq_len // tp.size, config.batch_size, config.hidden_size)
-    x, gradient = [
-        torch.randn(size, generator=generator, dtype=torch.float64).to(
-            tp.device, getattr(torch, config.dtype)
-        )
-        for _ in range(2)
-    ]
+    dtype = getattr(torch, config.dtype)
+    x, gradient = torch.randn(2, *size, generator=generator).to(tp.device, dtype)
     runs = {name: [] for name in modes}
     for _ in range(repeats):
         for name, kept in runs.items():
@@ -81,34 +80,17 @@ def record_mlp(tp, config, modes, repeats=9):
             if name == "overlap":  # the order itself, whichever way was chosen
                 tp.overlap, tp.default_plan, tp.plans = WAYS["2 pieces"]
             leaf = x.clone().requires_grad_()
-            with recorded(tp) as record:
-                seconds = plan.timed(tp, functools.partial(forward_backward, mlp, leaf, gradient))
+            kept.append(recorded(tp, lambda leaf=leaf: mlp(leaf).backward(gradient)))
             mlp.zero_grad()
-            kept.append((seconds, record))
     return {
         name: sorted(kept, key=lambda run: run[0])[len(kept) // 2][1] for name, kept in runs.items()
     }
 
 
-def forward_backward(module, x, gradient):
-    module(x).backward(gradient)
-
-
-def record_step(tp, modes, tokens, labels):
-    """Every span and message of one whole step, for the trace."""
-    records = {}
-    for mode in modes:
-        if mode.name in RECORDED:
-            dist.barrier(group=tp.group)
-            with recorded(tp) as records[mode.name]:
-                mode.step(tokens, labels)
-    return records
-
-
-@contextlib.contextmanager
-def recorded(tp):
-    """The spans and messages of what this rank does inside."""
+def recorded(tp, function):
+    """(seconds, the spans and messages of this rank) of one call."""
     tp.recorder = recorder = trace.Recorder(wire=True)
-    yield {"spans": recorder.spans, "messages": recorder.messages}
+    seconds = plan.timed(tp, function)
     tp.recorder = None
     recorder.finish()
+    return seconds, {"spans": recorder.spans, "messages": recorder.messages}

@@ -9,13 +9,12 @@ import torch.distributed as dist
 
 
 class Quiet:
-    """Accepts a measurement if other programs used at most `limit` of the processors (0: always).
+    """Accepts a measurement if other programs used at most `limit` of the processors (0: all)."""
 
-    `patience_s` is how long a run may wait for quiet moments, all of them together.
-    """
+    patience_s = 300.0  # how long a run may wait for quiet moments, all of them together
 
-    def __init__(self, tp, limit=0.0, patience_s=300.0):
-        self.tp, self.limit, self.patience_s = tp, limit, patience_s
+    def __init__(self, tp, limit):
+        self.tp, self.limit = tp, limit
 
     def start(self, wait=True):
         """Rank 0 waits for an idle moment, if told so, and the others for rank 0."""

@@ -9,26 +9,24 @@ from ..simulated_link import SimulatedLink, VirtualClock
 ROWS, IN, OUT = 3, 20, 12  # rows of one chunk; features
 
 
-def replay(tp, schedules, gemm=1.0, comm=1.0):
+def replay(tp, schedules):
     """schedules: {"all_gather_gemm" | "gemm_reduce_scatter": one list of operations per rank}.
 
     -> {name: {"error", "makespan", "exposed"}}: the largest difference from the unsharded product,
-    and the times of this rank in units where a GEMM takes `gemm` and a chunk's transfer `comm`.
+    and the times of this rank in units: a GEMM takes one, and so does a chunk's transfer.
     """
-    return {
-        name: _replay_one(tp, name, ops[tp.rank], gemm, comm) for name, ops in schedules.items()
-    }
+    return {name: _replay_one(tp, name, ops[tp.rank]) for name, ops in schedules.items()}
 
 
-def _replay_one(tp, name, ops, gemm, comm):
+def _replay_one(tp, name, ops):
     clock = VirtualClock()
     generator = torch.Generator().manual_seed(11)
     x = torch.randn(tp.size * ROWS, IN, generator=generator, dtype=torch.float64)
     weight = torch.randn(OUT, IN, generator=generator, dtype=torch.float64)
     features = IN if name == "all_gather_gemm" else OUT
     sim = TensorParallel(tp.group, tp.device, timeout_s=tp.timeout_s)
-    sim.link = SimulatedLink(tp.group, ROWS * features * 8 / comm, latency_s=0.0, clock=clock)
-    sim.after_operation = lambda verb: clock.spend(gemm if verb == "gemm" else 0)
+    sim.link = SimulatedLink(tp.group, ROWS * features * 8, latency_s=0.0, clock=clock)
+    sim.after_operation = lambda verb: clock.spend(verb == "gemm")
     sim.next_tag = 2**24 if name == "all_gather_gemm" else 2**25  # apart from each other
     expected = x @ weight.t()
     rows = slice(tp.rank * ROWS, (tp.rank + 1) * ROWS)
