@@ -11,7 +11,6 @@ import os
 import shlex
 import sys
 import tempfile
-import traceback
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,11 +66,6 @@ def _environment(rank, num_ranks, folder):
     )
 
 
-def as_rank(work):
-    """The whole life of a process that `launch` starts."""
-    run_rank(**json.loads(work))
-
-
 def in_torchrun():
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
@@ -88,8 +82,6 @@ def run_rank(target, options, timeout_s):
             Path(os.environ["TOY_RESULT"]).write_text(json.dumps(result))
         return result
     except Exception as error:
-        if os.environ.get("TOY_TRACEBACK"):
-            traceback.print_exc()
         told = f"rank {os.environ['RANK']}: {explain(error, timeout_s)}"
         print(told, file=sys.stderr, flush=True)
         os._exit(1)  # a broken group cannot be shut down in order

@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from .link import Link
+from .link import Arrival, Link
 from .lost_rank import LostRank
 
 ARENA_BYTES = 1 << 30  # address space; memory is only taken by what is in use at the same time
@@ -80,10 +80,10 @@ class ShmLink(Link):
             self._say(peer, tag, offset, slot)
         except OSError as error:
             raise self._lost(peer) from error
-        return _Sent()
+        return Arrival(buffer)
 
     def irecv(self, buffer, peer, tag):
-        return _Arrival(self, buffer, peer, tag)
+        return _InArena(self, buffer, peer, tag)
 
     def receive(self, peer, tag):
         """(offset, slot, moment) of a message in the peer's arena, as soon as it is there."""
@@ -152,12 +152,7 @@ class ShmLink(Link):
         return LostRank(f"lost the connection to rank {peer}, which must have died")
 
 
-class _Sent:
-    def wait(self):
-        pass
-
-
-class _Arrival:
+class _InArena:
     """A message that will lie in the peer's arena; `wait` gives it as a tensor, without a copy."""
 
     arrived_at = None
@@ -190,8 +185,10 @@ def _meet(group, arena, timeout_s):
         if other != host():
             raise ValueError(f"link shm is for ranks of one host, and rank {peer} is on another")
     met = {}
-    for peer in range(size):
-        if peer < rank:
+    for peer in [*range(rank), *range(rank + 1, size)]:
+        if peer > rank:
+            connection, _ = listener.accept()
+        else:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
                 connection.connect(bytes.fromhex(everyone[peer][1]))
@@ -199,12 +196,7 @@ def _meet(group, arena, timeout_s):
                 raise ValueError(
                     f"link shm cannot reach rank {peer} on this host: is it in another container?"
                 ) from error
-            socket.send_fds(connection, [struct.pack("<q", rank)], [arena])
-        elif peer > rank:
-            connection, _ = listener.accept()
-            socket.send_fds(connection, [struct.pack("<q", rank)], [arena])
-        else:
-            continue
+        socket.send_fds(connection, [struct.pack("<q", rank)], [arena])
         # seconds and microseconds; also a rank that is late must not block this one for ever
         limit = struct.pack("@ll", int(timeout_s), int(timeout_s % 1 * 1e6))
         connection.settimeout(None)

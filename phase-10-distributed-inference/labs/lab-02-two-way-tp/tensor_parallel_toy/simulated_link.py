@@ -33,28 +33,27 @@ class SimulatedLink(Link):
 
     def irecv(self, buffer, peer, tag):
         moment = torch.zeros(1, dtype=torch.float64)
-        message = super().irecv(buffer, peer, tag)
-        return Arrival(buffer, message, self._moment(super().irecv(moment, peer, tag + 1)))
+        works = super().irecv(buffer, peer, tag), super().irecv(moment, peer, tag + 1)
+        return _Paced(self.clock, moment, buffer, *works)
 
     def isend(self, buffer, peer, tag):
         self.free_at = max(self.free_at, self.clock.now()) + buffer.nbytes / self.bytes_per_s
         moment = torch.tensor([self.free_at + self.latency_s], dtype=torch.float64)
-        message = super().isend(buffer, peer, tag)
         stamp = dist.isend(moment, group=self.group, group_dst=peer, tag=tag + 1)
-        return Arrival(buffer, message, self._moment(Arrival(moment, stamp)))
-
-    def _moment(self, arrival):
-        return _Moment(arrival, self.clock)
+        return _Paced(self.clock, moment, buffer, super().isend(buffer, peer, tag), stamp)
 
 
-class _Moment:
-    """Waits until the moment that a message brings."""
+class _Paced(Arrival):
+    """A message, and the moment before which nobody has it."""
 
-    def __init__(self, arrival, clock):
-        self.arrival, self.clock = arrival, clock
+    def __init__(self, clock, moment, buffer, *works):
+        super().__init__(buffer, *works)
+        self.clock, self.moment = clock, moment
 
     def wait(self):
-        self.clock.wait_until(self.arrival.wait().item())
+        buffer = super().wait()
+        self.clock.wait_until(self.moment.item())
+        return buffer
 
 
 class WallClock:

@@ -7,6 +7,8 @@ is a network card, and also c10d's rule that a transfer starts after what was qu
 Standard library only. Time is in any unit; integers and fractions stay exact.
 """
 
+from itertools import product
+
 # For every function: tensors gathered from their owners, tensors summed at their owners, and the
 # products with what each chunk of them is made from (the gathered tensor, or None).
 PROBLEMS = {
@@ -59,8 +61,7 @@ class _Machine:
             for rank, ops in enumerate(schedules)
         ]
         ranks = range(self.size)
-        self.now, self.step, self.busy = [0] * self.size, [0] * self.size, [0] * self.size
-        self.exposed = [0] * self.size
+        self.now, self.step, self.exposed = [0] * self.size, [0] * self.size, [0] * self.size
         self.messages = {}  # (tensor, chunk, source, destination) -> _Message
         self.queue = [[] for _ in ranks]  # sends of a rank that have not started
         self.wire_free, self.intake_free = [0] * self.size, [0] * self.size
@@ -113,11 +114,12 @@ class _Machine:
                 self._deadlock()
         while self._move_one():
             pass
-        self._check_result()
+        for sentence in self._unfinished():
+            raise ScheduleError(sentence)
         return {
             "makespan": max(self.now),
             "exposed": self.exposed,
-            "busy": self.busy,
+            "busy": [len(done) * self.gemm_time for done in self.done],
             "spans": self.spans,
         }
 
@@ -179,7 +181,6 @@ class _Machine:
         self.done[rank].add((tensor, chunk))
         self._span(rank, "gemm", f"{tensor}[{chunk}]", self.now[rank], self.gemm_time)
         self.now[rank] += self.gemm_time
-        self.busy[rank] += self.gemm_time
         if tensor in self.reduced:
             self.sums[rank][tensor, chunk] = {rank}
         return True
@@ -275,37 +276,26 @@ class _Machine:
             why = "and it is sent only later"
         return f"rank {rank} waits for {what} from rank {peer}, {why}"
 
-    def _check_result(self):
+    def _unfinished(self):
+        """What is wrong when every rank has returned, sentence by sentence."""
         for rank in range(self.size):
-            for tensor in self.products:
-                for chunk in range(self.size * self.pieces):
-                    if (tensor, chunk) not in self.done[rank]:
-                        raise ScheduleError(f"rank {rank} never multiplies {tensor}[{chunk}]")
-            for tensor in self.reduced:
-                for chunk in self._owned(rank):
-                    missing = set(range(self.size)) - self.sums[rank][tensor, chunk]
-                    if missing:
-                        raise ScheduleError(
-                            f"rank {rank} owns {tensor}[{chunk}], but its sum "
-                            f"lacks the share of rank {min(missing)}"
-                        )
+            for tensor, chunk in product(self.products, range(self.size * self.pieces)):
+                if (tensor, chunk) not in self.done[rank]:
+                    yield f"rank {rank} never multiplies {tensor}[{chunk}]"
+            for tensor, chunk in product(self.reduced, self._owned(rank)):
+                missing = set(range(self.size)) - self.sums[rank][tensor, chunk]
+                if missing:
+                    lacks = f"lacks the share of rank {min(missing)}"
+                    yield f"rank {rank} owns {tensor}[{chunk}], but its sum {lacks}"
         for (tensor, chunk, source, peer), message in self.messages.items():
             what = f"{tensor}[{chunk}]"
             if message.posted_at is None:
-                raise ScheduleError(
-                    f"rank {source} sends {what} to rank {peer}, which posts no receive for it"
-                )
+                yield f"rank {source} sends {what} to rank {peer}, which posts no receive for it"
             if message.sent_at is None:
-                raise ScheduleError(
-                    f"rank {peer} posts a receive of {what} from rank {source}, which never sends "
-                    "it"
-                )
+                receive = f"posts a receive of {what} from rank {source}"
+                yield f"rank {peer} {receive}, which never sends it"
             if not message.left:
-                raise ScheduleError(
-                    f"rank {source} returns without wait_send of {what} to rank {peer}: its buffer "
-                    "may be freed while it is sent"
-                )
+                why = "its buffer may be freed while it is sent"
+                yield f"rank {source} returns without wait_send of {what} to rank {peer}: {why}"
             if not message.waited:
-                raise ScheduleError(
-                    f"rank {peer} returns without waiting for {what} from rank {source}"
-                )
+                yield f"rank {peer} returns without waiting for {what} from rank {source}"

@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 
 def make_batch(config, device="cpu"):
@@ -33,11 +34,9 @@ def reduce_replicated(model, tp):
     if tp is None:
         return
     gradients = [parameter.grad for parameter in model.replicated()]
-    bucket = torch.cat([gradient.flatten() for gradient in gradients])
+    bucket = parameters_to_vector(gradients)
     dist.all_reduce(bucket, group=tp.group)
-    totals = bucket.split([gradient.numel() for gradient in gradients])
-    for gradient, total in zip(gradients, totals, strict=True):
-        gradient.copy_(total.view_as(gradient))
+    vector_to_parameters(bucket, gradients)
 
 
 def gradient_norm(parameters, replicated, tp):
