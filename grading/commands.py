@@ -249,7 +249,8 @@ def _summary(console, records, waiting):
         cells = [_score(row[lab]) if lab in row else "" for lab in labs]
         step = clean(feedback.next_step_parts(lowest)[1], room)
         table.add_row(escape(clean(student, 28)), *cells, escape(step))
-    console.print(table)
+    if students:
+        console.print(table)
     if len(students) > 40:
         console.print(f"... and {len(students) - 40} more students; html/index.html has all")
     for lab in labs:
@@ -366,8 +367,7 @@ def status(options) -> int:
     console.print(f"{len(records)} graded, {len(waiting)} without a score.")
     if seconds:
         console.print(f"Median time of a submission and lab: {statistics.median(seconds):.2f} s.")
-    if records:
-        _summary(console, records, waiting)
+    _summary(console, records, waiting)
     return 1 if waiting else 0
 
 

@@ -161,6 +161,19 @@ def test_points_that_could_not_be_earned_here_are_on_the_class_screen(graded, po
     assert not points or "1 with full marks, 18 of 100 points not run here" in text
 
 
+def test_a_gradebook_in_which_all_are_held_says_why_and_a_format_that_is_none_is_refused(
+    command, tmp_path
+):
+    with Gradebook(tmp_path, write=True) as gradebook:
+        gradebook.set_hand_ins([("ada", "lab-01", "k", "ada/starter-01.py", "")])
+        gradebook.hold("k", "the sandbox is gone")
+    status, text = command("status", "--out", tmp_path)
+    said = "0 graded, 1 without a score.\n  no score ada lab-01: the sandbox is gone\n"
+    assert (status, text) == (1, said)
+    status, text = command("export", "--format", "pdf", "--out", tmp_path)
+    assert status == 2 and "grading: --format pdf: there are csv, canvas, " in text
+
+
 def test_points_of_who_handed_nothing_in_are_on_the_class_screen():
     claim = graded_record()["claims"][0] | {"outcome": "missing", "earned": 0}
     nothing = graded_record() | {"score": 0, "claims": [claim], "lab": "lab-01"}
