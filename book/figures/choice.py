@@ -109,44 +109,32 @@ def against_replicas(requests=64, context=1000):
 def plans_drawn(candidates, tpot_s, ttft_s):
     """Every plan as time per further token against tokens per second, with its interval."""
     shown = [c for c in candidates if c.times and c.times["tpot_s"][1] < 0.16]
+    shown.sort(key=lambda c: -c.times["tokens_per_s"][1])
     lows, highs = (min(c.times["tpot_s"][0] for c in shown), 0.22)
     plot = Plot(
         (lows * 0.93, highs), (0, 3400), "ms per further token (TPOT)", "tokens/s on both boxes",
         [(n / 1e3, str(n)) for n in (15, 20, 30, 50, 80, 120, 200)],
         [(n, f"{n:,}") for n in range(0, 3001, 1000)],
-        log_x=True, width=460, height=380,
+        log_x=True, width=560, height=400, right=110,
     )  # fmt: skip
     x = plot.vertical(tpot_s, "c1", "dash")
     plot.text(x + 5, plot.top + 10, f"limit, {tpot_s * 1e3:.0f} ms", "c1", "start", 12)
-    said, free, taken = [], plot.top, {}
-    slow = [
-        (plot.x(c.times["tpot_s"][1]), plot.y(c.times["tokens_per_s"][1]))
-        for c in shown
-        if c.times["tpot_s"][1] > tpot_s
-    ]
-    for c in sorted(shown, key=lambda c: -c.times["tokens_per_s"][1]):
+    said, free = [], plot.top
+    for c in shown:
         (low, tpot, high), rate = c.times["tpot_s"], c.times["tokens_per_s"][1]
-        first = c.times["ttft_s"][1]
-        colour = "c0" if first <= ttft_s else "muted"
-        if tpot <= tpot_s:
-            ends = [(plot.x(low), plot.y(rate)), (plot.x(min(high, highs)), plot.y(rate))]
-            plot.line(ends, "muted", "thin")
-            free = max(free + 15, plot.y(rate) + 4)
-            plot.text(plot.x(min(high, highs)) + 5, free, c.name, "fg", "start", 12)
-        else:
-            x, y = plot.x(tpot), plot.y(rate)
-            near = [x2 for x2, y2 in slow if abs(x2 - x) < 60 and abs(y2 - y) < 22]
-            right = max(near) + 9  # the names of a cluster stand in a column beside it
-            taken[right] = max(taken.get(right, 0) + 14, y + 4 - 8 * (len(near) - 1))
-            plot.text(right, taken[right], c.name, "muted", "start", 12)
-        plot.dot(plot.x(tpot), plot.y(rate), colour)
+        first, y, end = c.times["ttft_s"][1], plot.y(rate), plot.x(min(high, highs))
+        free = max(free + 15, y + 4)  # the names stand in a column beside the plans
+        plot.line([(end, y), (plot.right - 12, y), (plot.right + 8, free - 4)], "grid", "thin")
+        plot.line([(plot.x(low), y), (end, y)], "muted", "thin")
+        plot.text(plot.right + 12, free, c.name, "fg" if tpot <= tpot_s else "muted", "start", 12)
+        plot.dot(plot.x(tpot), y, "c0" if first <= ttft_s else "muted")
         said.append(
             f"{c.name}: {tpot * 1e3:.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f}), "
             f"{rate:,.0f} tokens/s, first token {first * 1e3:,.0f} ms"
         )
     return plot.figure(
         "Plans by time per further token and tokens per second. " + "; ".join(said) + ".",
-        "Each dot is a plan with typical constants. Lines reach from the best box to the worst, "
-        f"for plans that keep {tpot_s * 1e3:.0f} ms typically. Grey dots take longer than "
-        f"{ttft_s * 1e3:.0f} ms for the first token.",
+        "Each dot is a plan with typical constants; its line reaches from the best box to the "
+        f"worst. Grey dots take longer than {ttft_s * 1e3:.0f} ms for the first token.",
+        min_width=560,
     )

@@ -37,9 +37,8 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
     d.text(page.LEFT, bottom + 20, f"{total} ticks", "muted", "start", 12)
     slow = max(range(len(stage_s)), key=lambda s: stage_s[s])
     alt = (
-        f"{len(stage_s)} stages, {m} microbatches; stage {slow} takes {stage_s[slow]} ticks for "
-        f"each, the others one. Stage {slow} works without a pause; before and behind it every "
-        f"other stage waits one tick per microbatch. The run takes {total} ticks."
+        f"{len(stage_s)} stages, {m} microbatches. Stage {slow} works without a pause; before and "
+        "behind it every other stage waits one tick per microbatch."
     )
     fast = lab04.makespan_s([1] * len(stage_s), m)
     caption = f"Stage {slow} is twice as slow. The run takes {total} ticks instead of {fast}."
@@ -225,8 +224,7 @@ def bubble_curves():
     needs = ", ".join(f"{lab04.min_microbatches(p, 0.1)} for p = {p}" for p in (2, 4, 8, 16))
     alt = (
         "Bubble against the number of microbatches for 2, 4, 8 and 16 stages. Every curve starts "
-        "at "
-        f"(p-1)/p and falls towards zero. Ten percent is reached at m = {needs}."
+        "at (p-1)/p and falls towards zero."
     )
     return plot.figure(alt, f"Microbatches for a bubble of at most 10%: {needs}.", min_width=680)
 
