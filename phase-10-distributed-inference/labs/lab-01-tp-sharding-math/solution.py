@@ -70,8 +70,8 @@ def mlp_tp(x, W1, W2, num_ranks):
 def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
     """Return a list of the tensor-parallel sizes up to max_tp_size, ascending, that a model allows.
 
-    widths is a list of the other dimensions to split, such as the MLP's hidden size. All arguments
-    are at least 1. Source: vLLM `QKVParallelLinear`.
+    widths is a list, maybe empty, of the other dimensions to split, such as the MLP's hidden size.
+    All numbers are at least 1. Source: vLLM `QKVParallelLinear`.
     """
     # BEGIN SOLUTION (task 5)
 

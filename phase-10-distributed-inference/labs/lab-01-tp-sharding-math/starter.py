@@ -1,4 +1,4 @@
-# lab-01 starter: write where NotImplementedError stands. [deb1a5ec0e31]
+# lab-01 starter: write where NotImplementedError stands. [72d67f5b5ffc]
 """Lab 01: tensor parallelism as algebra you can prove.
 
 Tasks 1 to 5 see all ranks at once: rank r owns block r, and the only way from one rank to another
@@ -67,8 +67,8 @@ def mlp_tp(x, W1, W2, num_ranks):
 def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
     """Return a list of the tensor-parallel sizes up to max_tp_size, ascending, that a model allows.
 
-    widths is a list of the other dimensions to split, such as the MLP's hidden size. All arguments
-    are at least 1. Source: vLLM `QKVParallelLinear`.
+    widths is a list, maybe empty, of the other dimensions to split, such as the MLP's hidden size.
+    All numbers are at least 1. Source: vLLM `QKVParallelLinear`.
     """
     raise NotImplementedError(
         "lab-01 · legal_tp_sizes is yours to write (about 4 lines). "

@@ -29,8 +29,8 @@ OWNS = "rank r owns block r"
 def test_shards__are_equal_blocks_in_rank_order(lab):
     """shards gives each rank one of equal blocks, in rank order"""
     chance = random.Random(1)
-    for num_ranks in (4, *RANKS, chance.randint(5, 40), chance.randint(5, 40)):
-        for width in (12, 1, chance.randint(2, 60)):
+    for num_ranks in (4, *RANKS, 10, chance.randint(5, 40), chance.randint(65, 99)):
+        for width in (12, 1, 9, chance.randint(2, 60)):  # 10 ranks of 9: int(90 * (7 / 10)) is 62
             size = num_ranks * width
             expect_blocks(lab.shards("out_features", size, num_ranks), size, num_ranks)
 
@@ -50,7 +50,7 @@ def test_shards__refuse_an_uneven_split(lab):
 @pytest.mark.waits_for(UNEVEN)
 def test_shards__say_what_is_uneven(lab):
     """The error names the dimension, its size and the ranks, of which there is one at least"""
-    below = random.Random(2).randint(-9, -1)
+    below = -random.Random(2).choice((2, 3, 4, 6, 8))  # -8 divides 48
     for size, num_ranks in (*uneven_splits(), (48, 0), (48, below)):
         words = ["ffn_width", size, num_ranks]
         idea = "num_ranks must be at least 1" if num_ranks < 1 else "what does not fit what"
@@ -85,12 +85,13 @@ def test_column_parallel__makes_one_all_gather(lab):
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_column_parallel__equals_the_dense_product", UNEVEN)
 def test_column_parallel__refuses_an_uneven_split(lab):
-    """column_parallel refuses outputs that the ranks do not divide"""
+    """column_parallel refuses outputs that the ranks do not divide, and nothing else"""
     draw = numbers()
     for outputs, num_ranks in uneven_splits():
-        arrays = draw(5, 2 * num_ranks), draw(outputs, 2 * num_ranks)
+        inputs = 2 * num_ranks + 1  # these are not split
+        arrays = draw(5, inputs), draw(outputs, inputs)
         expect_refusal(lab.column_parallel, arrays, num_ranks, f"the {outputs} outputs")
-        whole = draw(outputs * num_ranks, 2 * num_ranks)  # the same ranks do divide these outputs
+        whole = draw(outputs * num_ranks, inputs)  # the same ranks do divide these outputs
         expect_layer(lab.column_parallel, dense, [(arrays[0], whole, num_ranks)], OWNS)
 
 
@@ -119,13 +120,14 @@ def test_row_parallel__makes_one_all_reduce(lab):
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_row_parallel__equals_the_dense_product", UNEVEN)
 def test_row_parallel__refuses_an_uneven_split(lab):
-    """row_parallel refuses inputs that the ranks do not divide"""
+    """row_parallel refuses inputs that the ranks do not divide, and nothing else"""
     draw = numbers()
     for inputs, num_ranks in uneven_splits():
-        arrays = draw(5, inputs), draw(2 * num_ranks, inputs)
+        outputs = 2 * num_ranks + 1  # these are not split
+        arrays = draw(5, inputs), draw(outputs, inputs)
         expect_refusal(lab.row_parallel, arrays, num_ranks, f"the {inputs} inputs")
         even = inputs * num_ranks
-        whole = draw(5, even), draw(2 * num_ranks, even)
+        whole = draw(5, even), draw(outputs, even)
         expect_layer(lab.row_parallel, dense, [(*whole, num_ranks)], OWNS)
 
 
@@ -155,14 +157,14 @@ def test_mlp_tp__makes_exactly_one_all_reduce(lab):
 @pytest.mark.points(2)
 @pytest.mark.waits_for("test_mlp_tp__equals_the_dense_mlp", UNEVEN)
 def test_mlp_tp__refuses_an_uneven_split(lab):
-    """mlp_tp refuses hidden units that the ranks do not divide"""
+    """mlp_tp refuses hidden units that the ranks do not divide, and nothing else"""
     draw = numbers()
     for hidden, num_ranks in uneven_splits():
-        even = 2 * num_ranks
-        arrays = draw(5, even), draw(even, hidden), draw(hidden, even)
+        odd = 2 * num_ranks + 1  # the inputs and the outputs, which are not split
+        arrays = draw(5, odd), draw(odd, hidden), draw(hidden, odd)
         expect_refusal(lab.mlp_tp, arrays, num_ranks, f"the {hidden} hidden units")
         width = hidden * num_ranks
-        whole = arrays[0], draw(even, width), draw(width, even)
+        whole = arrays[0], draw(odd, width), draw(width, odd)
         expect_layer(lab.mlp_tp, dense_mlp, [(*whole, num_ranks)], OWNS)
 
 
@@ -185,13 +187,10 @@ def test_attention_shards__are_a_rank_s_heads(lab):
     for num_heads, num_kv_heads, head_dim in heads():
         weights = attention_weights(draw, num_heads, num_kv_heads, head_dim)
         for num_ranks in legal_sizes(num_heads, num_kv_heads, []):
-            owned = [
-                heads_of_rank(weights, num_heads, num_kv_heads, num_ranks, rank)
-                for rank in range(num_ranks)
-            ]
-            for rank in range(num_ranks):
-                given = lab.attention_shards(*weights, num_heads, num_kv_heads, num_ranks, rank)
-                expect_shards(given, owned, rank, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
+            shape = (num_heads, num_kv_heads, num_ranks)
+            expect_heads(lab.attention_shards, weights, shape, range(num_ranks))
+    many = attention_weights(draw, 98, 2, 1)
+    expect_heads(lab.attention_shards, many, (98, 2, 98), (0, 49, 97))  # int(49 * (2 / 98)) is 0
 
 
 @pytest.mark.points(2)
@@ -214,9 +213,7 @@ def test_attention_shards__refuse_heads_that_do_not_divide(lab):
         legal = [p for p in range(1, num_kv_heads + 1) if num_kv_heads % p == num_heads % p == 0]
         ranks = chance.choice(legal)
         shape = (num_heads, num_kv_heads, ranks)
-        owned = [heads_of_rank(weights, *shape, rank) for rank in range(ranks)]
-        given = lab.attention_shards(*weights, *shape, ranks - 1)
-        expect_shards(given, owned, ranks - 1, ("Wq", "Wk", "Wv", "Wo"), HEADS_IDEA)
+        expect_heads(lab.attention_shards, weights, shape, [ranks - 1])
 
 
 @pytest.mark.points(6)
@@ -261,7 +258,7 @@ def test_embedding_shard__is_a_block_of_rows(lab):
         owned = [(E[block],) for block in blocks(len(E), num_ranks)]
         for rank in range(num_ranks):
             given = (lab.embedding_shard(E, num_ranks, rank),)
-            expect_shards(given, owned, rank, ("E",), OWNS)
+            expect_shards(given, owned, rank, {"E": OWNS})
     draw = numbers()
     for vocab, num_ranks in uneven_splits():
         idea = f"the vocabulary is split here, {vocab} rows; {num_ranks} ranks do not divide it"
@@ -274,7 +271,7 @@ def test_embedding_shard__is_a_block_of_rows(lab):
 def test_embedding_rank__gives_every_token_its_row(lab):
     """Each rank, given a block of the vocabulary, returns E[token_ids] to the last bit"""
     idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
-    for E, token_ids, num_ranks in embeddings():
+    for E, token_ids, num_ranks in (*embeddings(), *lone_tokens()):
         held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
         results = on_ranks(lab.embedding_rank, held)
         expect_ranks(results, [E[token_ids]] * num_ranks, idea, atol=0.0)
@@ -285,7 +282,7 @@ def test_embedding_rank__gives_every_token_its_row(lab):
 def test_embedding_rank__makes_one_all_reduce(lab):
     """The embedding makes one all-reduce; zeros stand for other ranks' tokens"""
     idea = "a rank looks up the tokens it owns and brings zeros for the others"
-    for E, token_ids, num_ranks in embeddings():
+    for E, token_ids, num_ranks in (*embeddings(), *lone_tokens()):
         held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
         with marked_collectives() as ledger:
             results = on_ranks(lab.embedding_rank, held)
@@ -299,12 +296,16 @@ def test_embedding_rank__makes_one_all_reduce(lab):
 @pytest.mark.waits_for(SHARDS, UNEVEN)
 def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
     """A rank holds its block of the tokens and of the hidden units"""
-    for *arrays, num_ranks in sequence_mlps():
+    draw = numbers()
+    cases = list(sequence_mlps())
+    for num_ranks in GROUPS:
+        even, odd = 2 * num_ranks, 2 * num_ranks + 1  # the inputs and the outputs are not split
+        cases.append((draw(even, odd), draw(odd, even), draw(even, odd), num_ranks))
+    for *arrays, num_ranks in cases:
         owned = mlp_sp_arguments(*arrays, num_ranks)
         for rank in range(num_ranks):
             given = lab.mlp_sp_shards(*arrays, num_ranks, rank)
-            expect_shards(given, owned, rank, ("x", "W1", "W2"), OWNS)
-    draw = numbers()
+            expect_shards(given, owned, rank, dict.fromkeys(("x", "W1", "W2"), OWNS))
     for uneven, num_ranks in uneven_splits():
         even = 2 * num_ranks
         for tokens, width, what in ((uneven, even, "tokens"), (even, uneven, "hidden units")):
@@ -349,9 +350,14 @@ def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
 
 # --- inputs -------------------------------------------------------------------------------------
 
-HEADS_IDEA = (
-    "query head i reads KV head i // (num_heads / num_kv_heads); a rank loads what it reads"
-)
+READ = "query head i reads KV head i // (num_heads / num_kv_heads); a rank loads what it reads"
+HEADS = {
+    "Wq": "head h is rows h * head_dim up to (h + 1) * head_dim; a rank loads its heads' rows",
+    "Wk": READ,
+    "Wv": READ,
+    "Wo": "head h is columns h * head_dim up to (h + 1) * head_dim; Wo's rows are not split",
+}
+ALONE = "one rank holds everything: nothing is split, and the formula itself is to be looked at"
 IN, OUT = 24, 48  # the first layer's, which 1, 2, 3, 4 and 8 ranks divide
 
 
@@ -406,13 +412,22 @@ def sequence_mlps():
 
 
 def embeddings():
-    """(E, token_ids, num_ranks): every token, some of them twice, in any order; and one alone."""
+    """(E, token_ids, num_ranks): every token, some of them twice, in any order."""
     generator = np.random.default_rng(9)
     for num_ranks in GROUPS:
         vocab, twice, _ = sizes(num_ranks)
         for _ in range(2):
             E = generator.standard_normal((vocab, 6 + num_ranks))
             yield E, generator.permutation(vocab + twice) % vocab, num_ranks
+
+
+def lone_tokens():
+    """(E, token_ids, num_ranks): one token, whose row alone is finite: 0 times inf is not 0."""
+    draw = numbers()
+    for num_ranks in GROUPS:
+        vocab = sizes(num_ranks)[0]
+        E = np.full((vocab, 6 + num_ranks), np.inf)
+        E[-1] = draw(6 + num_ranks)
         yield E, np.array([vocab - 1]), num_ranks
 
 
@@ -441,6 +456,7 @@ def models():
         num_kv_heads, group = int(rng.choice([1, 2, 3, 4, 6, 8])), int(rng.integers(1, 9))
         widths = [int(12 * rng.integers(1, 30)) for _ in range(rng.integers(1, 4))]
         yield num_kv_heads * group, num_kv_heads, widths, int(rng.integers(1, 50))
+    yield 32, 8, [], 32  # no other dimension is split
 
 
 def attention_weights(draw, num_heads, num_kv_heads, head_dim):
@@ -551,7 +567,7 @@ def on_ranks(function, held):
 
 
 def expect_blocks(given, size, num_ranks):
-    if not isinstance(given, (list, tuple)) or not all(isinstance(s, slice) for s in given):
+    if not isinstance(given, list) or not all(isinstance(one, slice) for one in given):
         raise Unexpected(f"returned {kind_of(given)}, expected a list with slices only.")
     edges = [[one.start, one.stop] for one in given]
     entries = list(range(size))
@@ -575,13 +591,14 @@ def expect_layer(function, oracle, layers, idea):
                 "returned a list with one array per rank, expected one array. Every rank "
                 "received the same: return that of one rank, [0]."
             )
-        expect_result(y, oracle(*arrays), idea)
+        expect_result(y, oracle(*arrays), idea if num_ranks > 1 else ALONE)
         returned.append((y, y.copy()))
     expect_kept(returned)
 
 
 def expect_ranks(results, expected, idea, atol=ATOL):
     """Every rank returned what it should; the results are the ranks' own."""
+    idea = idea if len(expected) > 1 else ALONE
     for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
         if same(y, wanted, atol):
             continue
@@ -608,11 +625,18 @@ def expect_kept(returned):
         )
 
 
-def expect_shards(given, owned, rank, names, idea):
-    """given is owned[rank], a tuple of arrays; idea is what to look at when it is no other's."""
-    if not isinstance(given, (list, tuple)) or len(given) != len(names):
-        raise Unexpected(f"returned {type(given).__name__}, expected {', '.join(names)}.")
-    for place, (array, name) in enumerate(zip(given, names, strict=True)):
+def expect_heads(function, weights, shape, ranks):
+    """attention_shards gives each of these ranks its own; shape: query heads, KV heads, ranks."""
+    owned = [heads_of_rank(weights, *shape, rank) for rank in range(shape[-1])]
+    for rank in ranks:
+        expect_shards(function(*weights, *shape, rank), owned, rank, HEADS)
+
+
+def expect_shards(given, owned, rank, ideas):
+    """given is owned[rank], a tuple of arrays; ideas: what to look at when one is no rank's."""
+    if not isinstance(given, (list, tuple)) or len(given) != len(ideas):
+        raise Unexpected(f"returned {type(given).__name__}, expected {', '.join(ideas)}.")
+    for place, (array, (name, idea)) in enumerate(zip(given, ideas.items(), strict=True)):
         if same(array, owned[rank][place], 0.0):
             continue
         part = f" on rank {rank}, its part of {name}"
