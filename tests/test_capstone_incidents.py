@@ -14,6 +14,7 @@ CAPSTONE = next(lab for lab in find_labs() if lab.name == "capstone")
 FOLDER = CAPSTONE.path / "incidents" / "recordings"
 CAPTURES = sorted(FOLDER.glob("incident-*.json"))
 sys.path.append(str(CAPSTONE.path))
+from incidents import __main__ as program  # noqa: E402
 from incidents import cases, faults, tp  # noqa: E402
 
 
@@ -69,3 +70,36 @@ def test_neighbours_end_with_the_fault():
         found = subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "while True"], check=False)
         assert found.returncode == 0
     assert subprocess.run(["pgrep", "-P", str(os.getpid()), "-f", "while True"]).returncode == 1
+
+
+def incidents(capsys, monkeypatch, *words, implementation="solution"):
+    monkeypatch.setattr(sys, "argv", ["incidents", *words])
+    monkeypatch.setenv("LAB_IMPL", implementation)
+    status = 0
+    try:
+        program.main()
+    except SystemExit as stop:
+        status = stop.code
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_recording_is_diagnosed_by_number_and_by_name(capsys, monkeypatch):
+    status, out, _ = incidents(capsys, monkeypatch, "read", "11")
+    assert status == 0 and out.count("cause     slow-link") == 2
+    assert incidents(capsys, monkeypatch, "read", "slow-link")[1] == out
+
+
+def test_nothing_is_started_for_a_diagnosis_that_is_not_written(capsys, monkeypatch):
+    monkeypatch.setattr(program, "make", None)
+    asked = ("replay", "slow-link")
+    status, out, err = incidents(capsys, monkeypatch, *asked, implementation="starter")
+    assert (status, out) == (2, "") and err.count("\n") == 1 and "diagnose is yours" in err
+
+
+def test_the_list_says_what_cannot_be_replayed(capsys, monkeypatch):
+    names = incidents(capsys, monkeypatch, "list")[1].splitlines()
+    assert len(names) == len(cases.CASES)
+    for name in (name.split()[0] for name in names if "recorded only" in name):
+        status, _, err = incidents(capsys, monkeypatch, "replay", name)
+        assert status == 2 and err.count("\n") == 1

@@ -1,19 +1,20 @@
-"""Record the capstone's incidents, or replay one live beside its recording.
+"""Record the capstone's incidents, diagnose a recording, or replay one live beside it.
 
+    python -m incidents read 11                            (or by name: read slow-link)
     python -m incidents record [GROUP...] [--repeats 2]    (in this folder, on a quiet machine)
     python -m incidents replay slow-rank
     python -m incidents list
 
-Linux with two cores, vLLM (make vllm) and Torch (make torch); quotas and cables need root.
+`read` and `list` need nothing. The others: Linux with two cores, vLLM (make vllm) and Torch (make
+torch); quotas and cables need root.
 """
 
 import argparse
 import contextlib
 import json
-import sys
 from pathlib import Path
 
-from evidence.recordings import FOLDER, answers, load, name_of
+from evidence.recordings import FOLDER, answers, load, name_of, repeats
 
 from incidents import faults, tp
 from incidents.cases import CASES, GROUPS, NEIGHBOURS, group_of, make
@@ -25,11 +26,11 @@ from labkit.provenance import git_commit, provenance
 PROVENANCE = FOLDER / "provenance.json"
 
 
-def record(groups, repeats, first=False):
+def record(groups, times, first=False):
     commit = git_commit()  # before the recordings themselves change the tree
     for group in groups:
         kept_any = False
-        for name, runs in make(group, GROUPS[group], repeats).items():
+        for name, runs in make(group, GROUPS[group], times).items():
             kept = [evidence for evidence in runs if _worth_keeping(name, evidence)]
             if not kept:
                 continue  # what was recorded before stays
@@ -74,22 +75,26 @@ def _sign(group, first, commit):
     (FOLDER / "answers.json").write_text(json.dumps(keys, indent=1, sort_keys=True) + "\n")
 
 
+def read(number):
+    """Print what the learner's diagnose says of every recording of this number."""
+    for repeat in range(repeats(number)):
+        show(f"recorded, {name_of(number, repeat)}", load(number, repeat))
+
+
 def replay(name):
-    """Run one incident now, with the healthy run of its plan, and print both diagnoses."""
+    """Diagnose the recordings, then run the incident now with the healthy run of its plan."""
     group, healthy, number = group_of(name), CASES[name][3], CASES[name][0]
     if group == "training":
-        sys.exit("incidents: a training step's evidence is lab 02's; make toy-profile runs one")
-    lab = load_chosen(Path(__file__).parent.parent)
+        raise run.LiveError("a training step's evidence is lab 02's; make toy-profile runs one")
+    read(number)
     reference = [other for other in GROUPS[group] if CASES[other][0] == healthy]
     now = make(group, tuple(dict.fromkeys([*reference, name])), 1)
-    live = now[name][0] | {"healthy": now[reference[0]][0] if reference else now[name][0]}
-    shown = {"live": live}
-    if number in answers():
-        shown = {"recorded": load(number)} | shown
-    for title, evidence in shown.items():
-        print(title)
-        for key, value in lab.diagnose(evidence).items():
-            print(f"  {key:10}{value}")
+    show("live", now[name][0] | {"healthy": now[reference[0] if reference else name][0]})
+
+
+def show(title, evidence):
+    lab = load_chosen(Path(__file__).parent.parent)
+    print(title, *(f"  {key:10}{value}" for key, value in lab.diagnose(evidence).items()), sep="\n")
 
 
 def main():
@@ -101,6 +106,9 @@ def main():
     of_record.add_argument(
         "--first", action="store_true", help="before everybody else's processes (root, cgroup v1)"
     )
+    of_read = verbs.add_parser("read", help="diagnose what was recorded")
+    known = [*map(str, sorted(answers())), *CASES]
+    of_read.add_argument("name", metavar="NAME", choices=known, help=", ".join(known))
     of_replay = verbs.add_parser("replay", help="one of them live, beside its recording")
     of_replay.add_argument("name", metavar="NAME", choices=CASES, help=", ".join(CASES))
     verbs.add_parser("list", help="the names")
@@ -112,12 +120,15 @@ def main():
                 parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
             with faults.first_on_the_machine() if chosen.first else contextlib.nullcontext():
                 record(chosen.groups or list(GROUPS), chosen.repeats, chosen.first)
+        elif chosen.verb == "read":
+            read(CASES[chosen.name][0] if chosen.name in CASES else int(chosen.name))
         elif chosen.verb == "replay":
             replay(chosen.name)
         else:
-            print("\n".join(CASES))
-    except (run.LiveError, OSError) as error:
-        sys.exit(f"incidents: {error}")
+            for name in CASES:
+                print(name + " (recorded only)" * (group_of(name) == "training"))
+    except (run.LiveError, OSError, NotImplementedError) as error:
+        parser.exit(2, f"incidents: {error}\n")
 
 
 if __name__ == "__main__":
