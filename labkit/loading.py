@@ -82,7 +82,7 @@ def run_program(main) -> None:
     """main(), of a program that calls the learner's functions; one not written yet ends it."""
     try:
         status = main()
-        sys.stdout.flush()
+        print(end="", flush=True)  # nowhere, where standard output is closed
     except NotImplementedError as error:
         _end(error)
     except BrokenPipeError:  # `... | head -1`; what is still buffered goes nowhere

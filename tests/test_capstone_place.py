@@ -25,6 +25,7 @@ from planner import (  # noqa: E402
     labs,
     memory,
     models,
+    own,
     picture,
     plans,
     scores,
@@ -164,7 +165,7 @@ def test_safetensors_in_the_folder_count_instead_of_the_arithmetic(tmp_path):
 
 
 def test_every_number_has_a_source_and_links_keep_lab_03s_ranges():
-    for name, row in hardware.read_json(CAPSTONE / "gpus.json").items():
+    for name, row in own.read_json(CAPSTONE / "gpus.json").items():
         assert row["source"] and row["reported_mib"] > 1000, name
     theirs = json.loads((labs.folder("lab-03") / "links.json").read_text())["links"]
     shared = 0
@@ -204,7 +205,7 @@ def test_a_box_of_ones_own_and_a_measured_link(tmp_path, capsys):
     status, out, _ = run(capsys, *asked)
     answer = json.loads(out)
     assert status == 0 and answer["gpu"] == "mine" and answer["gpus"] == 4
-    box = replace(hardware.box(None, own=own), link=hardware.measured_link(measured))
+    box = replace(hardware.box(None, mine=own), link=hardware.measured_link(measured))
     fixed = box.at(hardware.TYPICAL)
     ring = labs.bill().ring_all_reduce_s(4, 8192, 1e-5, 2e-6, 5e9)
     assert fixed.all_reduce_s(4, 8192) == pytest.approx(ring)
@@ -414,7 +415,7 @@ def test_a_recorded_start_of_vllm_agrees_with_its_plan():
     model, candidate, said = live.planned()
     log = (labs.folder("lab-02") / "captures/tp2-engine/engine.log").read_text()
     load = Load(11, 16, 2, 4, 0.9, 64, 4, 64, kv_memory=live.KV_MEMORY_BYTES, block_size=128)
-    found = command.check(log, model, hardware.box(None, own=live.CPU), candidate, load, [])
+    found = command.check(log, model, hardware.box(None, mine=live.CPU), candidate, load, [])
     assert found["agrees"], found
     claims = {line["claim"]: line["reported"] for line in found["lines"]}
     assert claims["cache, tokens"] == said["kv_tokens"][1] == 2048
@@ -461,6 +462,7 @@ GOOD = ("--model", "llama-3.1-8b", "--gpu", "h100")
         ((*GOOD, "--engine", "llm.c"), "'llm.c'"),
         ((*GOOD, "--box", "missing.json"), "missing.json"),
         ((*GOOD, "--check", "missing.log"), "missing.log"),
+        ((*GOOD, "--check", "."), "directory"),
         ((*GOOD, "--measured", __file__), "not a JSON file"),
         ((*GOOD, "--calibrate", __file__), "not a JSON file"),
         ((*GOOD, "--check", ROOT / "Makefile"), "no start-up log"),
@@ -468,6 +470,8 @@ GOOD = ("--model", "llama-3.1-8b", "--gpu", "h100")
         ((*GOOD, "--svg", "missing/x.svg"), "--svg"),
         ((*GOOD, "--kv-dtype", "fp2"), "--kv-dtype"),
         ((*GOOD, "--frobnicate"), "--frobnicate"),
+        ((*GOOD, "--mod", "X"), "--mod"),
+        (("plans",), "'plans' is none of plan, facts"),
         (("facts", "--facts-file", "missing.jsonl"), "missing.jsonl"),
     ],
 )
@@ -478,20 +482,89 @@ def test_bad_input_is_one_sentence(capsys, monkeypatch, tmp_path, arguments, wor
     assert err.startswith("place.py: ") and err.count("\n") == 1 and words in err
 
 
+OWN = {"name": "x", "reported_mib": 48_000, "memory_gb_per_s": 900, "link": "PCIe 4"}
+OWN |= {"dense_tflops": {"16": 180}}
+
+
 @pytest.mark.parametrize(
-    "own",
+    ("box", "words"),
     [
-        {"gpu": {"name": "x"}},
-        {"gpu": "h100", "link": {"c_us": 1}},
-        [1],
-        {"gpu": "h100", "link": {"c_us": 1, "a_us": 1, "busbw_gb_per_s": {"2": [1, 2]}}},
-    ],  # fmt: skip
+        ({"gpu": {"name": "x"}}, "no reported_mib"),
+        ({"gpu": OWN | {"memory_gb_per_s": True}}, "memory_gb_per_s"),
+        ({"gpu": OWN | {"dense_tflops": 3}}, '"16"'),
+        ({"gpu": OWN | {"dense_tflops": {"8": 360}}}, '"16"'),
+        ({"gpu": OWN | {"dense_tflops": {"16": "fast"}}}, "dense_tflops"),
+        ({"gpu": OWN | {"memory": 900}}, "'memory'"),
+        ({"gpu": ["h100"]}, "gpu must be"),
+        ({"link": {"c_us": 1}}, "no a_us"),
+        ({"link": {"c_us": 1, "a_us": 1, "busbw_gb_per_s": {"2": [1, 2]}}}, "busbw_gb_per_s"),
+        ({"link": {"c_us": 1, "a_us": 1, "busbw_gb_per_s": {"2": [1, 2, 3]}}}, "falls"),
+        ({"link": {"c_us": [3, 2, 1], "a_us": 1, "busbw_gb_per_s": {"2": 1}}}, "rises"),
+        ([1], "an object"),
+        (["a", "b", "c"], "an object"),
+        ({"gpus_pernode": 4}, "'gpus_pernode'"),
+        ({"gpus_per_node": 0}, "gpus_per_node"),
+        ({"gpus_per_node": 2.5}, "gpus_per_node"),
+        ({"price_per_gpu_hour": "free"}, "price_per_gpu_hour"),
+        ({"engine": ["vllm"]}, "engine"),
+        ({"constants": [1]}, "constants"),
+        ({"constants": {"memoryshare": 0.9}}, "'memoryshare'"),
+        ({"constants": {"memory_share": [1.9, 0.85]}}, "memory_share"),
+        ({"constants": {"memory_share": [1.9, 0.85, 0.8]}}, "up to 1"),
+        ({"constants": {"memory_share": [0.8, 0.85, 0.9]}}, "falls"),
+        ({"constants": {"step_us": [4000, 1200, 400]}}, "rises"),
+        ({"constants": {"flops_share": 0}}, "flops_share"),
+        ({"constants": {"of_free": 1}}, "true or false"),
+    ],
 )
-def test_a_box_file_that_lacks_something_is_one_sentence(capsys, tmp_path, own):
+def test_a_box_file_is_refused_in_one_sentence(capsys, tmp_path, box, words):
     path = tmp_path / "box.json"
-    path.write_text(json.dumps(own))
+    path.write_text(json.dumps({"gpu": "h100"} | box if isinstance(box, dict) else box))
     status, out, err = run(capsys, "--model", "llama-3.1-8b", "--box", path)
+    assert status == 2 and out == "" and err.count("\n") == 1 and words in err
+
+
+def test_a_box_file_may_repeat_what_is_shipped(tmp_path, capsys):
+    gpu, link = hardware.known_gpus()["v100"], hardware.known_links()["NVLink 4"]
+    known = hardware.CONSTANTS | hardware.ENGINES["vllm"]
+    path = tmp_path / "box.json"
+    path.write_text(json.dumps({"gpu": gpu, "link": link, "network": link, "constants": known}))
+    status, out, _ = run(capsys, "--model", "llama-3.1-8b", "--box", path)
+    assert status == 0 and "note: no bfloat16" in out
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"tokens_per_s": 9}, "no plan"),
+        ({"plan": {"tp": 3}, "tokens_per_s": 9}, "plan TP3 is not legal: num_heads"),
+        ({"plan": {"tp": "2"}, "tokens_per_s": 9}, "tp must be a whole number"),
+        ({"plan": {"ep": 2}, "tokens_per_s": 9}, "'ep'"),
+        ({"plan": {}, "tokens_per_s": 9, "tpot_s": 1}, "either"),
+        ({"plan": {}, "tpot_s": 0}, "tpot_s"),
+        ([1], "an object"),
+    ],
+)
+def test_a_calibrating_row_is_refused_in_one_sentence(capsys, tmp_path, row, words):
+    path = tmp_path / "row.json"
+    path.write_text(json.dumps(row))
+    status, out, err = run(capsys, *GOOD, "--calibrate", path)
     assert status == 2 and out == "" and err.count("\n") == 1
+    assert "the calibrating row" in err and words in err
+
+
+@pytest.mark.parametrize("fit", [[1], {"fit": 3}, {"c_s": 0, "a_s": 0, "busbw_bytes_per_s": 0}])
+def test_a_measured_link_without_its_numbers_is_refused(capsys, tmp_path, fit):
+    path = tmp_path / "measurements.json"
+    path.write_text(json.dumps(fit))
+    status, out, err = run(capsys, *GOOD, "--measured", path)
+    assert status == 2 and out == "" and err.count("\n") == 1 and "make measure-comm" in err
+
+
+def test_what_fails_first_binds_and_is_not_clipped(capsys):
+    _, out, _ = run(capsys, "--model", "llama-3.1-405b", "--gpu", "h100", "--gpus", "1")
+    (line,) = (line for line in out.splitlines() if "<- binds" in line)
+    assert "weights of a GPU" in line and "0.77 <= -738.96" in out
 
 
 def test_two_hundred_candidates_take_less_than_a_second():
@@ -506,6 +579,12 @@ def test_a_reader_that_leaves_early_gets_no_traceback():
     command = f'"{sys.executable}" "{CAPSTONE / "place.py"}" models | head -1'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.count("\n") == 1 and done.stderr == ""
+
+
+def test_a_closed_standard_output_gets_no_traceback():
+    command = f'"{sys.executable}" "{CAPSTONE / "place.py"}" models >&-'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_page_has_both_sides_the_table_the_choice_and_what_to_type(capsys):

@@ -13,9 +13,8 @@ import argparse
 import json
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from planner import calibrate, command, facts, hardware, models, picture, plans, report, scores
+from planner import calibrate, command, facts, hardware, models, own, picture, plans, report, scores
 from planner.timing import Load
 
 from labkit.loading import run_program
@@ -64,7 +63,6 @@ def parser():
     add(
         "what",
         nargs="?",
-        choices=["plan", "facts", "live", "models"],
         default="plan",
         help="plan (the default), facts, live, or models: list what is shipped",
     )
@@ -114,6 +112,8 @@ def main(arguments=None):
     options = parser().parse_args(arguments)
     verbs = {"plan": plan, "facts": show_facts, "live": live, "models": list_models}
     try:
+        if options.what not in verbs:
+            raise ValueError(f"{options.what!r} is none of {', '.join(verbs)}")
         return verbs[options.what](options)
     except BrokenPipeError:
         raise  # `... | head`: run_program knows
@@ -134,15 +134,10 @@ def understood(options):
     """(model, box, load) of the options. ValueError in one sentence."""
     if bool(options.model) == bool(options.config):
         raise ValueError("name the model: either --model NAME or --config PATH")
-    own = hardware.read_json(options.box) if options.box else {}
-    if not isinstance(own, dict):
-        raise ValueError(f"{options.box}: a box file is a JSON object")
-    if not (options.gpu or own.get("gpu")):
-        raise ValueError("name the GPU: --gpu NAME, or `gpu` in a file of yours (--box)")
+    mine = own.read_json(options.box) if options.box else {}
     model = models.read(options.model or options.config, options.quant)
-    box = hardware.box(
-        options.gpu, options.nodes, options.gpus, options.link, options.network, options.engine, own
-    )
+    asked = (options.nodes, options.gpus, options.link, options.network, options.engine)
+    box = hardware.box(options.gpu, *asked, mine)
     if options.measured:
         box = replace(box, link=hardware.measured_link(options.measured))
     if options.price:
@@ -169,7 +164,7 @@ def understood(options):
         max_model_len=context,
     )
     if options.calibrate:
-        row = hardware.read_json(options.calibrate)
+        row = own.read_json(options.calibrate)
         box = calibrate.by_row(model, box, load, row)
     return model, box, load
 
@@ -253,7 +248,7 @@ def text(a):
         f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {box.nodes * box.gpus_per_node} GPUs; "
         f"{load.concurrency} clients, {load.prompt} tokens in, {load.output} out"
     )
-    yield from (f"note: {note}" for note in model.notes)
+    yield from (f"note: {note}" for note in (*model.notes, *box.notes))
     yield f"\nPlan {shown.name}" + ("" if choice else ": NOT a choice, the nearest miss")
     yield from report.inequality_lines(a.rows)
     yield from report.memory_lines(shown, box)
@@ -326,10 +321,7 @@ def as_json(a):
 
 def check(a):
     options, shown = a.options, a.shown
-    try:
-        log = Path(options.check).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        raise ValueError(f"--check {options.check}: no such file") from None
+    log = own.read_text(options.check)
     found = command.check(log, a.model, a.box, shown, a.load, a.candidates)
     if options.json:
         print(json.dumps(found))

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
-from planner import hardware, timing
+from planner import hardware, own, plans, timing
 from planner.memory import Plan
 
 GIB = 2**30
+ROW = {"plan": own.OBJECT, "tokens_per_s": own.NUMBER, "tpot_s": own.NUMBER}
+ROW |= dict.fromkeys(("prompt", "output", "concurrency"), own.WHOLE)
+PLAN = dict.fromkeys(("replicas", "tp", "pp"), own.WHOLE)
 
 
 def vllm_defaults(box):
@@ -23,14 +26,15 @@ def by_row(model, box, load, row):
     row: {"plan": {"tp", "pp", "replicas"}, "tokens_per_s" or "tpot_s": number, and what differs
     from the options: "prompt", "output", "concurrency"}. ValueError: the row cannot be used.
     """
-    if not isinstance(row, dict) or ("tokens_per_s" in row) == ("tpot_s" in row):
-        raise ValueError('a calibrating row holds either "tokens_per_s" or "tpot_s", and "plan"')
+    own.check("the calibrating row", row, ROW, ["plan"])
+    own.check("the calibrating row's plan", sizes := row["plan"], PLAN)
+    if ("tokens_per_s" in row) == ("tpot_s" in row):
+        raise ValueError('the calibrating row must hold either "tokens_per_s" or "tpot_s"')
     key = "tpot_s" if "tpot_s" in row else "tokens_per_s"
     value = row[key]
-    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
-        raise ValueError(f"the calibrating row's {key} must be a number above 0, not {value!r}")
-    sizes = row.get("plan") or {}
     plan = Plan(sizes.get("replicas", 1), sizes.get("tp", 1), sizes.get("pp", 1))
+    if found := plans.faults(model, plan):
+        raise ValueError(f"the calibrating row's plan {plan.name} is not legal: {', '.join(found)}")
     asked = {name: row[name] for name in ("prompt", "output", "concurrency") if name in row}
     measured_load = replace(load, **asked)
 

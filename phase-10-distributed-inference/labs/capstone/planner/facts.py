@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from planner import hardware, labs, memory, models, plans, timing
+from planner import hardware, labs, memory, models, own, plans, timing
 from planner.memory import Plan
 from planner.timing import Load
 
@@ -66,7 +66,7 @@ def load_rows(path=SHIPPED):
 
 @cache
 def known():
-    return hardware.read_json(HERE / "known_misses.json")
+    return own.read_json(HERE / "known_misses.json")
 
 
 # --- reading words ------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def known():
 
 @cache
 def _names(kind):
-    return hardware.read_json(HERE / "names.json")[kind]
+    return own.read_json(HERE / "names.json")[kind]
 
 
 def _meant(kind, words):

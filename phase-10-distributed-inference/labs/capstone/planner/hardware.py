@@ -4,13 +4,12 @@ An interval is [best, typical, worst]. `Box.at(mood)` fixes all of them: mood 0 
 constant, 0.5 the typical, 1 the worst. A calibrating measurement moves the mood.
 """
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from planner import labs
+from planner import labs, own
 
 HERE = Path(__file__).resolve().parent.parent
 MIB = 2**20
@@ -73,6 +72,7 @@ class Box:
     nodes: int = 1
     engine: str = "vllm"
     price_per_gpu_hour: float | None = None
+    notes: tuple = ()
     constants: dict = field(default_factory=dict)
     scale: float = 1.0  # what a calibrating row left unexplained
 
@@ -165,65 +165,56 @@ def between(interval, mood):
     return math.exp(typical + (2 * mood - 1) * half)
 
 
-def read_json(path):
-    path = Path(path)
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        raise ValueError(f"{path}: not a JSON file") from None
-
-
 def known_gpus():
     """name or alias -> the row of gpus.json."""
-    rows = read_json(HERE / "gpus.json")
+    rows = own.read_json(HERE / "gpus.json")
     return {
         name: row | {"name": key} for key, row in rows.items() for name in [key, *row["aliases"]]
     }
 
 
 def known_links():
-    return read_json(HERE / "links.json")
+    return own.read_json(HERE / "links.json")
 
 
-def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="vllm", own=None):
+def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="vllm", mine=None):
     """The Box of a GPU's name, with a user's own file over it. ValueError: what is not known."""
-    own = own or {}
-    rows, links = known_gpus(), known_links()
-    links |= own.get("links", {})
-    gpu = own.get("gpu", gpu)
+    mine = mine or {}
+    own.check("the box file", mine, own.BOX)
+    rows, links = known_gpus(), known_links() | mine.get("links", {})
+    gpu, engine = mine.get("gpu", gpu), mine.get("engine", engine)
+    if not gpu:
+        raise ValueError("name the GPU: --gpu NAME, or `gpu` in a file of yours (--box)")
     if isinstance(gpu, dict):
         row, gpu = gpu, gpu.get("name", "own GPU")
-    elif (row := rows.get(str(gpu).lower().replace(" ", "-").replace("_", "-"))) is None:
+        own.check("the box file's gpu", row, own.GPU, own.GPU_NEEDS)
+    elif (row := rows.get(gpu.lower().replace(" ", "-").replace("_", "-"))) is None:
         names = ", ".join(dict.fromkeys(r["name"] for r in rows.values()))
         raise ValueError(f"GPU {gpu!r} is none of {names}; describe it in a file of yours (--box)")
-    missing = {"reported_mib", "memory_gb_per_s", "dense_tflops", "link"} - row.keys()
-    if missing:
-        raise ValueError(f"the GPU {gpu!r} of your box file has no {', '.join(sorted(missing))}")
-    for name in ("reported_mib", "memory_gb_per_s"):
-        if not isinstance(row[name], int | float) or row[name] <= 0:
-            raise ValueError(f"GPU {gpu!r}: {name}={row[name]!r} is not a number above 0")
-    engine = own.get("engine", engine)
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
-    chosen = {"link": own.get("link") or link or row["link"]}
-    chosen["network"] = own.get("network") or network
+    constants = mine.get("constants", {})
+    known = (CONSTANTS | ENGINES[engine]).items()
+    own.check("the box file's constants", constants, dict(own.constant(*each) for each in known))
+    chosen = {"link": mine.get("link") or link or row["link"]}
+    chosen["network"] = mine.get("network") or network
     for role, name in chosen.items():
         if not isinstance(name, dict) and name not in links:
             raise ValueError(f"{role} {name!r} is none of {', '.join(links)}")
-        chosen[role] = name if isinstance(name, dict) else links[name]
-        _check_link(role, chosen[role])
+        found = name if isinstance(name, dict) else links[name]
+        own.check(role, found, own.LINK, own.LINK_NEEDS)
+        chosen[role] = {"kernel_us": None} | found
     return Box(
         gpu=row.get("name", gpu),
         reported_bytes=int(row["reported_mib"] * MIB),
         memory_bytes_per_s=row["memory_gb_per_s"] * 1e9,
         flops_per_s={int(bits): tera * 1e12 for bits, tera in row["dense_tflops"].items()},
-        gpus_per_node=gpus_per_node or own.get("gpus_per_node") or row.get("gpus_per_node", 8),
+        gpus_per_node=gpus_per_node or mine.get("gpus_per_node") or row.get("gpus_per_node", 8),
         nodes=nodes,
         engine=engine,
-        price_per_gpu_hour=own.get("price_per_gpu_hour"),
-        constants=CONSTANTS | _on_host(ENGINES[engine], row) | own.get("constants", {}),
+        price_per_gpu_hour=mine.get("price_per_gpu_hour"),
+        constants=CONSTANTS | _on_host(ENGINES[engine], row) | constants,
+        notes=tuple(row.get("notes", ())),
         **chosen,
     )
 
@@ -240,32 +231,12 @@ def _on_host(engine, row):
     return engine | scaled
 
 
-def _check_link(role, link):
-    for name in ("c_us", "a_us"):
-        if not _interval(link.get(name)):
-            raise ValueError(f"{role}: {name} must be a number or [best, typical, worst]")
-    speeds = link.get("busbw_gb_per_s")
-    if not isinstance(speeds, dict) or not speeds or not all(map(_interval, speeds.values())):
-        raise ValueError(f'{role}: busbw_gb_per_s must be {{"ranks": [best, typical, worst]}}')
-    link.setdefault("kernel_us", None)
-
-
-def _interval(value):
-    numbers = value if isinstance(value, list) and len(value) == 3 else [value]
-    return all(isinstance(n, int | float) and not isinstance(n, bool) and n > 0 for n in numbers)
-
-
 def measured_link(path):
     """A link from what `make measure-comm` wrote: c, a and busbw fitted on this machine."""
-    found = read_json(path)
-    fit = found.get("fit", found) if isinstance(found, dict) else {}
-    try:
-        c, a, busbw = (float(fit[name]) for name in ("c_s", "a_s", "busbw_bytes_per_s"))
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(
-            f"{path} holds no c_s, a_s and busbw_bytes_per_s; give the JSON file that "
-            "`make measure-comm` wrote"
-        ) from None
+    found = own.read_json(path)
+    fit = found.get("fit", found) if isinstance(found, dict) else found
+    own.check(f"{path}, from `make measure-comm`,", fit, own.MEASURED, own.MEASURED, others=True)
+    c, a, busbw = (fit[name] for name in own.MEASURED)
     tiny = 1e-9  # a fit may find no launch time at all
     return {
         "kind": "measured",

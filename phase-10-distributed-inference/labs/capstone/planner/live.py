@@ -31,7 +31,7 @@ TIMEOUT_S = 400
 def planned():
     """(model, expected start-up of TP2): before anything is started."""
     model = models.read("tiny-llama")
-    box = hardware.box(None, own=CPU)
+    box = hardware.box(None, mine=CPU)
     load = Load(11, 16, 2, 4, 0.9, 64, 4, 64, kv_memory=KV_MEMORY_BYTES, block_size=CPU_BLOCK)
     candidate = plans.evaluate(model, box, Plan(1, 2), load)
     return model, candidate, command.expected(model, box, candidate, load)

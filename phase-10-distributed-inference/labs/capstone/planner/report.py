@@ -19,7 +19,7 @@ def inequalities(model, box, load, candidate, ttft_s=None, tpot_s=None):
     """Rows {"name", "left", "op", "right", "unit", "holds", "margin", "limit", "binding"}.
 
     margin: how far the smaller side is below the larger, as a part of the larger. Of the limits
-    that hold (memory, sequences, time), the one with the least margin binds.
+    (memory, sequences, time) the first that fails binds, or else the one with the least margin.
     """
     rows = [*_shape_rows(model, candidate.plan), *_memory_rows(model, load, candidate)]
     if candidate.times is not None:
@@ -33,7 +33,7 @@ def inequalities(model, box, load, candidate, ttft_s=None, tpot_s=None):
         rows += _time_rows(model, box, load, candidate)
     limits = [row for row in rows if row["limit"]]
     broken = [row for row in limits if not row["holds"]]
-    binds = max(broken, key=_margin) if broken else min(limits, key=_margin)
+    binds = broken[0] if broken else min(limits, key=operator.itemgetter("margin"))
     binds["binding"] = True
     return rows
 
@@ -43,10 +43,6 @@ def _row(name, left, op, right, unit, limit=False):
     row = {"name": name, "left": left, "op": op, "right": right, "unit": unit}
     holds = HOLDS[op](left, right)
     return row | {"holds": holds, "margin": margin, "limit": bool(limit), "binding": False}
-
-
-def _margin(row):
-    return row["margin"]
 
 
 def _shape_rows(model, plan):
@@ -75,8 +71,7 @@ def _memory_rows(model, load, candidate):
     full, wanted = load.max_model_len or model.max_positions, load.prompt + load.output
     for tokens, limit in [(wanted, True), (full, False)]:
         kept = memory.sequence_bytes(found, plan, tokens) / GB
-        room = max(found["kv_bytes"], 0) / GB
-        yield _row(f"cache of {tokens:,} tokens", kept, "<=", room, "GB", limit)
+        yield _row(f"cache of {tokens:,} tokens", kept, "<=", found["kv_bytes"] / GB, "GB", limit)
 
 
 def _time_rows(model, box, load, candidate):
