@@ -120,7 +120,7 @@ Rejected by: test_prefill_compute_s__grows_with_the_square_as_well
 prefill_compute_s__linear
 a prompt twice as long takes twice as long.
 At 32 Ki tokens of a 70 B model attention's square is a good part of it.
-    *speeds) + attention  ->  *speeds)
+    weights_s + 2 * 2 * pairs * attention_width / flops_per_s  ->  weights_s
 
 prefill_compute_s__whole_square
 every token attends to every other.

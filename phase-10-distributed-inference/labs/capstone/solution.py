@@ -122,7 +122,8 @@ def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
 
     always_bytes: what every token needs. experts_bytes: all experts together. Each token takes
     top_k of num_experts, every choice equally likely and tokens independent of each other; an
-    expert that several tokens chose is read once. ValueError for numbers that make no sense.
+    expert that several tokens chose is read once. tokens may be a mean, 2.5. ValueError for
+    numbers that make no sense.
     """
     # BEGIN SOLUTION (task 4)
     require(always_bytes_or_zero=always_bytes, experts_bytes_or_zero=experts_bytes, tokens=tokens)
@@ -177,9 +178,9 @@ def prefill_compute_s(
     # BEGIN SOLUTION (task 6)
     require(prompt_tokens=prompt_tokens, attention_width_or_zero=attention_width)
     pairs = prompt_tokens**2 / 2
-    attention = 2 * 2 * pairs * attention_width / flops_per_s
     speeds = (memory_bytes_per_s, flops_per_s)
-    return decode_compute_s(weight_bytes, 0, macs, prompt_tokens, *speeds) + attention
+    weights_s = decode_compute_s(weight_bytes, 0, macs, prompt_tokens, *speeds)
+    return weights_s + 2 * 2 * pairs * attention_width / flops_per_s
     # END SOLUTION
 
 

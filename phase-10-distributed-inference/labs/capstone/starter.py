@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [76cd9dcf1ab9]
+# capstone starter: write where NotImplementedError stands. [11f84cedf5b1]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -87,7 +87,8 @@ def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
 
     always_bytes: what every token needs. experts_bytes: all experts together. Each token takes
     top_k of num_experts, every choice equally likely and tokens independent of each other; an
-    expert that several tokens chose is read once. ValueError for numbers that make no sense.
+    expert that several tokens chose is read once. tokens may be a mean, 2.5. ValueError for
+    numbers that make no sense.
     """
     raise NotImplementedError(
         "capstone · touched_bytes is yours to write (about 6 lines). "

@@ -8,6 +8,7 @@ import itertools
 import math
 import numbers
 import random
+import statistics
 from collections import deque
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,18 @@ def close(actual, expected, idea, rel=1e-9):
     """A number within rounding: rel of it, since every expected value is a handful of products."""
     expected = float(expected)
     expect_close(actual, expected, atol=rel * abs(expected) + 1e-300, idea=idea)
+
+
+def expect_refusals(function, good, **wrong):
+    """Of arguments that are `good`, each of these values alone is a ValueError that names it."""
+    for name, values in wrong.items():
+        idea = f"bad numbers are refused, require({name}={name}, ...)"
+        for value in values:
+            bad = good | {name: value}
+            expect_error(ValueError, function, **bad, mentions=[name], idea=idea)
+
+
+NAN = float("nan")
 
 
 # --- Part A: place a model -----------------------------------------------------------------------
@@ -92,13 +105,20 @@ def test_split_faults__latent_stages_and_blocks(lab):
     draw = random.Random(82)
     layers, block = draw.randint(8, 60), draw.choice((32, 64, 96))
     dense = block * (4 * draw.randint(1, 99) + 2)  # two ranks cut it between blocks, four do not
-    latent = shape(128, 3, layers, latent=True, moe=(2048, 128), dense=(dense, block))
+    heads = 4 * draw.randrange(3, 32, 2)  # they are divided, though their cache is not
+    latent = shape(heads, 3, layers, latent=True, moe=(2048, 128), dense=(dense, block))
     blocked = shape(32, 8, 6, intermediate_size=(dense, block))
-    sizes = [1, 2, 4, 8, 16, 32], [1, 4, 7, layers, layers + 1]
-    for model, tp, pp in itertools.product([latent, blocked], *sizes):
-        expected = faults_by_dealing(model, tp, pp)
-        idea = "MLA has one latent for all; a shard is a whole number of blocks"
-        expect_equal(lab.split_faults(model, tp, pp), expected, idea=idea)
+    ragged = shape(32, 8, layers, intermediate_size=(dense + draw.randrange(1, block), block))
+    for model, idea in [
+        (latent, "MLA has one latent for all, and a head of its own for every query"),
+        (blocked, "a shard is a whole number of blocks"),
+        (ragged, "a shard is a whole number of blocks, also where the width is not"),
+    ]:
+        tp_sizes = [2, 4, 8, 16, 32] if model is ragged else [1, 2, 4, 8, 16, 32]
+        for tp, pp in itertools.product(tp_sizes, [1, 4, 7, layers, layers + 1]):
+            expected = faults_by_dealing(model, tp, pp)
+            at = "a stage needs a layer" if pp > model["num_layers"] else idea
+            expect_equal(lab.split_faults(model, tp, pp), expected, idea=at)
 
 
 @pytest.mark.points(1)
@@ -160,18 +180,23 @@ def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
             layers = [FULL | {"kv_heads": heads, "count": count, "head_dim": draw.randint(1, 256)}]
             expected = kept_by_appending(layers, tokens, tp)
             close(lab.sequence_kv_bytes(layers, tokens, tp), expected, "keys AND values")
+    good = {"layers": [FULL], "num_tokens": 10, "tp_size": 2}
+    expect_refusals(lab.sequence_kv_bytes, good, num_tokens=[-1], tp_size=[0, -2])
 
 
 @pytest.mark.points(4)
 def test_sequence_kv_bytes__windows_latents_and_states(lab):
     """A window forgets, a latent is whole everywhere, a state stays."""
     draw = random.Random(15)
-    for _ in range(60):
+    for tokens, tp, _ in itertools.product([0, 1, 50, 100, 101, 500], [1, 2, 4, 8], range(3)):
         layers = draw.sample([FULL, WINDOW, LATENT, STATE], draw.randint(1, 4))
         layers = [layer | {"count": draw.randint(1, 99)} for layer in layers]
-        tokens, tp = draw.choice([1, 50, 100, 101, 500]), draw.choice([1, 2, 4, 8])
         expected = kept_by_appending(layers, tokens, tp)
         close(lab.sequence_kv_bytes(layers, tokens, tp), expected, "each kind by its own rule")
+
+
+VERDICTS_OF = ["reported_bytes", "utilization", "weights_bytes", "other_bytes"]
+VERDICTS_OF += ["layers", "tp_size", "tokens", "full_context"]
 
 
 def verdicts_by_trying(reported, part, weights, other, layers, tp, tokens, full):
@@ -196,23 +221,28 @@ def test_memory_verdicts__three_that_people_mix_up(lab):
     small = FULL | {"count": 2, "head_dim": 16, "kv_heads": 4}
     draw, seen = random.Random(85), set()
     drawn = -draw.randint(2, 900), draw.randint(30_000, 50_000), draw.randint(90_000, 110_000)
-    for extra in [[], [WINDOW | {"window": 20}], [STATE | {"elements": 64}]]:
+    extras = [[], [WINDOW | {"window": 20}], [STATE | {"elements": 64}]]
+    for extra, tp in itertools.product(extras, [1, 2, 8]):
         layers = [small, *extra]
-        for room, tp in itertools.product([-1, 0, *drawn, 200_000], [1, 2, 8]):
-            tokens, full = draw.randint(40, 58), draw.randint(150, 200)
-            asked = (1_000_000, 0.5, 300_000, 200_000 - room, layers, tp, tokens, full)
+        tokens, full = draw.randint(40, 58), draw.randint(150, 200)
+        exact = [kept_by_appending(layers, many, tp) for many in (tokens, full)]
+        rooms = [-1, 0, *drawn, 200_000, *exact, exact[0] - 1, exact[1] - 1]
+        cases = [(300_000, 200_000 - room) for room in rooms]
+        heavy = 500_000, 500_001, draw.randint(600_000, 999_999)
+        for weights, other in [*cases, *((weights, 0) for weights in heavy)]:
+            asked = (1_000_000, 0.5, weights, other, layers, tp, tokens, full)
             got, expected = lab.memory_verdicts(*asked), verdicts_by_trying(*asked)
             expect_equal(
                 sorted(got), sorted(expected), idea="exactly these keys", part=", its keys"
             )
             idea = "free = utilization x reported - weights - other, on ONE rank"
-            close(got["kv_bytes"], expected["kv_bytes"] or 0.0, idea)
+            close(got["kv_bytes"], expected["kv_bytes"] or 0.0, f"kv_bytes, {idea}")
             plain = [{k: v for k, v in one.items() if k != "kv_bytes"} for one in (got, expected)]
             expect_equal(*plain, idea=idea)
             seen.add(
                 tuple(expected[k] for k in ("weights_load", "tokens_fit", "full_context_fits"))
             )
-    assert len(seen) >= 3  # the sweep did tell the verdicts apart
+    assert len(seen) >= 4  # the sweep did tell the verdicts apart
 
 
 @pytest.mark.points(2)
@@ -235,6 +265,8 @@ def test_memory_verdicts__bad_input(lab):
     draw = random.Random(87)
     asked = (draw.uniform(1e9, 1e11), 1.0, 1e8, 1e8, [STATE], 1, 1, 10)
     parts = [0, 1.01, -draw.random(), float("nan"), draw.randint(2, 99), 1.0]
+    good = dict(zip(VERDICTS_OF, asked, strict=True))
+    expect_refusals(lab.memory_verdicts, good, weights_bytes=[NAN, -1e6], other_bytes=[NAN, -1e6])
     for wrong in draw.sample(parts, len(parts)):
         if wrong == 1.0:  # which is all of it
             assert lab.memory_verdicts(*asked)["weights_load"] is True
@@ -266,8 +298,17 @@ def test_touched_bytes__experts_that_somebody_chose(lab):
             expected = always + routed * distinct_experts(experts, top_k, tokens) / experts
             idea = "an expert stays unread when every token passes it by"
             close(lab.touched_bytes(always, routed, experts, top_k, tokens), expected, idea)
+        # 2.5 tokens twice, independent of each other, are 5
+        missed = 1 - distinct_experts(experts, 1, 5) / experts
+        expected = routed * (1 - math.sqrt(missed))
+        idea = "a mean of 2.5 tokens a step is asked for as well"
+        close(lab.touched_bytes(0, routed, experts, 1, 2.5), expected, idea)
     near = lab.touched_bytes(5 * GB, 100 * GB, 128, 8, 1000)
     close(near, 105 * GB, "everybody is chosen", 1e-6)
+    good = {"always_bytes": 1, "experts_bytes": 1, "num_experts": 8, "top_k": 2, "tokens": 2}
+    expect_refusals(
+        lab.touched_bytes, good, always_bytes=[-5, NAN], experts_bytes=[-5], top_k=[0, 9]
+    )
 
 
 def tiles(weight_bytes, macs, tokens, memory, flops, count=50):
@@ -275,6 +316,9 @@ def tiles(weight_bytes, macs, tokens, memory, flops, count=50):
     reading = [Fraction(weight_bytes) / count / Fraction(memory)] * count
     multiplying = [2 * Fraction(macs) * tokens / count / Fraction(flops)] * count
     return sum(map(max, reading, multiplying))
+
+
+SPEEDS = {"memory_bytes_per_s": 1e12, "flops_per_s": 1e14}
 
 
 @pytest.mark.points(5)
@@ -292,6 +336,10 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
             expected = tiles(weights, macs, tokens, memory, flops) + Fraction(kv, memory)
             got = lab.decode_compute_s(weights, kv, macs, tokens, memory, flops)
             close(got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
+    good = {"weight_bytes": 1, "kv_bytes": 1, "macs": 1, "tokens": 1} | SPEEDS
+    expect_refusals(
+        lab.decode_compute_s, good, tokens=[-3, 0], kv_bytes=[-1], memory_bytes_per_s=[0]
+    )
 
 
 @pytest.mark.points(3)
@@ -309,6 +357,9 @@ def test_ridge_tokens__where_the_roofs_meet(lab):
             low, high = (middle, high) if 2 * middle / flops < width / memory else (low, middle)
         idea = "bytes / bandwidth = 2 x tokens / flops"
         close(lab.ridge_tokens(width, memory, flops), low, idea, 1e-9)
+    expect_refusals(
+        lab.ridge_tokens, {"bytes_per_weight": 2} | SPEEDS, bytes_per_weight=[0], flops_per_s=[NAN]
+    )
 
 
 @pytest.mark.points(5)
@@ -317,7 +368,7 @@ def test_prefill_compute_s__grows_with_the_square_as_well(lab):
     """A prompt's cost is linear, and attention adds half a square."""
     draw = random.Random(79)
     memory, flops = draw.randint(1000, 8000) * GB, draw.randint(300_000, 900_000) * GB
-    prompts = [1, 128, draw.randint(1000, 3000), draw.randint(20_000, 40_000)]
+    prompts = [draw.randint(20_000, 40_000), 1, 128, draw.randint(1000, 3000)]
     for prompt, width in itertools.product(prompts, [0, 128 * draw.randint(999, 9999)]):
         weights, macs = 16 * GB, 8 * GB
         # token i looks back at i of them; the mean of i - 1/2 and i + 1/2, as an integral would
@@ -326,6 +377,10 @@ def test_prefill_compute_s__grows_with_the_square_as_well(lab):
         got = lab.prefill_compute_s(prompt, weights, macs, width, memory, flops)
         idea = "queries x keys and weights x values: 2 x 2 x prompt^2 / 2 x width"
         close(got, float(expected), idea)
+    good = {"prompt_tokens": 9, "weight_bytes": 1, "macs": 1, "attention_width": 1} | SPEEDS
+    expect_refusals(
+        lab.prefill_compute_s, good, prompt_tokens=[0], attention_width=[-1], flops_per_s=[0]
+    )
 
 
 def simulate(step_s, prefill_s, output, clients, slots, rounds=40):
@@ -370,8 +425,10 @@ def test_serve__prompts_stop_the_decoding_of_others(lab):
         tpot, rate = simulate(step, prefill, output, clients, slots)
         got = lab.serve(step, prefill, output, clients, slots)
         idea = "a round: output_tokens steps, and one prompt of every running sequence"
-        close(got["tpot_s"], float(tpot), idea)
-        close(got["tokens_per_s"], float(rate), idea)
+        close(got["tpot_s"], float(tpot), f"tpot_s, {idea}")
+        close(got["tokens_per_s"], float(rate), f"tokens_per_s, {idea}")
+    good = {"step_s": 0.01, "prefill_s": 0.1, "output_tokens": 9, "concurrency": 4, "slots": 4}
+    expect_refusals(lab.serve, good, step_s=[NAN, 0], prefill_s=[-1], slots=[-1, 0])
 
 
 @pytest.mark.points(4)
@@ -380,6 +437,7 @@ def test_serve__a_client_without_a_slot_waits(lab):
     for step, prefill, output, clients, slots in [
         (0.01, 0.05, 20, 1, 8),
         (0.02, 0.1, 50, 64, 64),
+        (0.01, 0.05, 20, 7, 5),  # a slot is free before a whole round is over
         *served(),
     ]:
         running = min(clients, slots)
@@ -390,7 +448,7 @@ def test_serve__a_client_without_a_slot_waits(lab):
         ahead = others * (running * prefill / round_s) / 2
         got = lab.serve(step, prefill, output, clients, slots)["ttft_s"]
         idea = "first a slot, then the prompts under way, then your own, then one step"
-        close(got, waited + ahead + prefill + step, idea)
+        close(got, waited + ahead + prefill + step, f"ttft_s, {idea}")
 
 
 @pytest.mark.points(2)
@@ -403,6 +461,10 @@ def test_cost_per_million_tokens__all_gpus_all_seconds(lab):
         expected = float(minutes / 60 * gpus * Fraction(price))
         got = lab.cost_per_million_tokens(rate, gpus, price)
         close(got, expected, "seconds for a million x price of all GPUs per second")
+    good = {"tokens_per_s": 100.0, "num_gpus": 8, "price_per_gpu_hour": 2.0}
+    expect_refusals(
+        lab.cost_per_million_tokens, good, tokens_per_s=[-100.0], price_per_gpu_hour=[NAN, -2.0]
+    )
 
 
 def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
@@ -415,6 +477,18 @@ def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
 @pytest.mark.points(4)
 def test_choose__most_tokens_per_gpu_within_the_limits(lab):
     """Of the plans within both limits, the most tokens/s per GPU."""
+    eight, one = candidate("eight", 8, 0.1, 0.035, 800), candidate("one", 1, 0.1, 0.035, 100)
+    even = [candidate(name, 1, 0.1, 0.02, 200, spread=1.0) for name in "ab"]
+    none = {"choice": None, "runner_up": None, "close": False}
+    for plans, limits, expected, idea in [
+        ([one], (None, 0.03), none, "the typical time keeps a limit, not the best"),
+        ([one], (0, None), none, "None is no limit, 0 is one that nobody keeps"),
+        ([eight, one], (None, None), ["one", "eight"], "a tie goes to fewer GPUs"),
+        (even, (None, None), ["a", "b"], "as good as the choice's worst is close"),
+    ]:
+        if expected is not none:
+            expected = {"choice": expected[0], "runner_up": expected[1], "close": True}
+        expect_equal(lab.choose(plans, *limits), expected, idea=idea)
     draw = random.Random(4)
     for _ in range(60):
         plans = [
@@ -468,6 +542,9 @@ def test_regret__is_what_the_choice_costs(lab):
         expected = (best - measured[chosen]) / best
         got = lab.regret(predicted, measured)
         expect_close(got, expected, atol=1e-12, idea="measured best less measured choice")
+    others = {"TP2": 1.0, "TP4": 2.0, "TP16": 3.0}, {"TP2": 1.0}, {}
+    for predicted in others:
+        expect_error(ValueError, lab.regret, predicted, measured, idea="both hold the same names")
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------
@@ -553,6 +630,18 @@ def test_link_line__is_the_line_through_the_medians(lab):
         got = lab.link_line(points)
         expect_close(got[0], latency, atol=1e-6 * (latency + 200_000 / rate), part="[0]")
         expect_close(got[1], 1e6 * rate, atol=1e-6 * 1e6 * rate, part="[1]")
+    for _ in range(8):  # messages beside the line, of one size more than of another
+        latency, rate = draw.uniform(20, 400), draw.uniform(10, 3000)
+        size, points, medians = round(latency * rate * draw.uniform(0.5, 2)), [], []
+        for times, count in enumerate(draw.sample(range(2, 9), 3), start=1):
+            us = [latency * draw.uniform(0.8, 1.2) + times * size / rate for _ in range(count)]
+            points += [(times * size, time) for time in us]
+            medians.append(middle(us))
+        draw.shuffle(points)
+        slope, start = statistics.linear_regression([size, 2 * size, 3 * size], medians)
+        got, idea = lab.link_line(points), "one median a size; least squares through all of them"
+        expect_close(got[0], start, atol=1e-6 * latency, part="[0]", idea=idea)
+        expect_close(got[1], 1e6 / slope, atol=1e-6 * 1e6 / slope, part="[1]", idea=idea)
 
 
 @pytest.mark.points(2)
@@ -560,8 +649,12 @@ def test_link_line__flat_or_too_few(lab):
     """Times that do not grow with the size give no finite rate; one size gives no line."""
     draw = random.Random(75)
     sizes, us = draw.sample(range(1000, 99_999), 3), draw.randint(1, 999) / 2
-    got = lab.link_line([(size, us) for size in sizes])
-    expect_equal(got[1], math.inf, part="[1]", idea="a flat line has no slope to divide by")
+    for grows, idea in [
+        (0, "a flat line has no slope to divide by"),
+        (-1e-3, "a line that falls has no rate either"),
+    ]:
+        got = lab.link_line([(size, us + grows * size) for size in sizes])
+        expect_equal(got[1], math.inf, part="[1]", idea=idea)
     one_size = [(sizes[0], us), (sizes[0], 2 * us)]
     expect_error(ValueError, lab.link_line, one_size, mentions=["sizes"])
 
@@ -580,6 +673,8 @@ def test_stage_times__are_the_medians_of_busy_time_and_pace(lab):
             strength=draw.uniform(1, 3),
         )
         rows = evidence["microbatches"]
+        for row in itertools.chain(*rows):  # a result may lie about before it is handed on
+            row[3] += draw.randint(0, 50_000)
         busy = [middle([row[2] - row[1] for row in stage]) for stage in rows]
         last = rows[-1]
         pace = [last[n][2] - last[n - 1][2] for n in range(1, count)]
