@@ -105,8 +105,9 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
     if isinstance(error, AssertionError) and not own:
         return _outcome("failed", text or _source_of(excinfo))
     bare = isinstance(error, AssertionError) and not text
-    told = _source_of(excinfo) if bare else describe_exception(error, path)
-    if recorder.calls:  # the check's own code may stumble over what a call gave it
+    called = recorder.calls[-1][0] if recorder.calls else ""
+    told = _source_of(excinfo) if bare else describe_exception(error, path, called)
+    if called:  # the check's own code may stumble over what a call gave it
         after = "" if error is recorder.error else "after "
         told = f"{after}{recorder.described()}: {told}"
     return _outcome("failed", told, crashed=True)

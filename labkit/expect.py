@@ -47,23 +47,20 @@ def expect_close(actual, expected, *, atol: float, idea="", part="") -> None:
     if actual.dtype.kind not in "fiu" or wrong_kind:
         _fail(f"returned dtype {actual.dtype}, expected {expected.dtype}", idea, part)
     if not np.isfinite(actual).all():
-        at = [int(i) for i in np.argwhere(~np.isfinite(actual))[0]]
-        _fail(f"returned {actual[tuple(at)]} at {at}; every value should be finite", idea, part)
+        at = np.argwhere(~np.isfinite(actual))[0]
+        text = f"returned {actual[tuple(at)]}{_place(at)}; every value should be finite"
+        _fail(text, idea, part)
     error = np.abs(actual - expected)
     if error.size and error.max() > atol:
         at = np.unravel_index(int(error.argmax()), error.shape)
         got, want = float(actual[at]), float(expected[at])
         wrong = int((error > atol).sum())
-        if expected.ndim:
-            place = f" at {[int(i) for i in at]}"
-            count = f"; {wrong} of {error.size} elements differ"
-        else:
-            place = count = ""
+        count = f"; {wrong} of {error.size} elements differ" if expected.ndim else ""
         dtypes = actual.dtype, expected.dtype
         if dtypes[0].kind == dtypes[1].kind == "f" and dtypes[0].itemsize < dtypes[1].itemsize:
             count += f"; its dtype is {dtypes[0]}, expected {dtypes[1]}"
         got, want = _apart(got, want)
-        text = f"off by {error.max():.3g}{place}: got {got}, expected {want}{count}"
+        text = f"off by {error.max():.3g}{_place(at)}: got {got}, expected {want}{count}"
         _fail(text + _pattern(actual, expected, atol), idea, part)
 
 
@@ -71,6 +68,7 @@ def expect_equal(actual, expected, *, idea="", part="") -> None:
     """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1.
 
     A subclass of tuple, list or dict is as good as its base; a numpy scalar is its Python number.
+    An exception in the place of a value is said to have been raised.
     """
     __tracebackhide__ = True  # --pdb stops in the check
     difference = _difference(actual, expected, "")
@@ -113,6 +111,11 @@ def _shape(array):
     return f"an array of shape {list(array.shape)}" if array.ndim else "a single number"
 
 
+def _place(index):
+    """` at [1, 2]` of an array; a single number has no place."""
+    return f" at {[int(i) for i in index]}" if len(index) else ""
+
+
 def _apart(*numbers):
     """Numbers as text, with as many digits as tell them apart, 6 at least."""
     for digits in range(6, 18):
@@ -125,6 +128,8 @@ def _apart(*numbers):
 def _describe(value):
     if value is None:
         return "None"
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
     if isinstance(value, np.ma.MaskedArray):
         return "a masked array"
     if isinstance(value, np.ndarray):
@@ -225,4 +230,5 @@ def _difference(actual, expected, where):
             actual = plain(actual)
     if type(actual) is type(expected) and actual == expected:
         return ""
-    return f"returned {_describe(actual)}{at}, expected {_describe(expected)}"
+    verb = "raised" if isinstance(actual, Exception) else "returned"
+    return f"{verb} {_describe(actual)}{at}, expected {_describe(expected)}"

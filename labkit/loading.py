@@ -162,16 +162,38 @@ class _Given:
         return None
 
 
-def describe_exception(error: BaseException, path: Path) -> str:
-    """`starter.py line 12: TypeError: ...`: the deepest line of the learner's own file."""
-    line, text = line_in(error, str(path)), " ".join(str(error).split())
-    kind = type(error).__name__
-    where = f"{path.name} line {line}: " if line else ""
+def describe_exception(error: BaseException, path: Path, called: str = "") -> str:
+    """`starter.py line 12: TypeError: ...`: the deepest line of the learner's own file.
+
+    called: a function of the file, whose line is named first when the error came from another:
+    `starter.py line 40 (line 12 in shards): ...`.
+    """
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    steps, where = _steps_in(error, str(path)), ""
+    if steps:
+        deepest, line = steps[-1]
+        within = [at for function, at in steps if function == called]
+        if within and deepest != called:
+            where = f"{path.name} line {within[-1]} (line {line} in {deepest}): "
+        else:
+            where = f"{path.name} line {line}: "
     return f"{where}{kind}: {text}" if text else f"{where}{kind}"
 
 
 def line_in(error: BaseException, file: str) -> int | None:
     """The deepest line of this file that the error passed through."""
-    frames = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in frames if frame.f_code.co_filename == file]
-    return lines[-1] if lines else None
+    steps = _steps_in(error, file)
+    return steps[-1][1] if steps else None
+
+
+def _steps_in(error, file):
+    """(function, line) of this file that the error passed through, the deepest last.
+
+    What stands inside a function, such as a comprehension, counts as the function.
+    """
+    codes = ((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
+    return [
+        (code.co_qualname.partition(".")[0], line)
+        for code, line in codes
+        if code.co_filename == file
+    ]

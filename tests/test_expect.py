@@ -35,12 +35,20 @@ def test_a_wrong_shape_is_said_of_an_array():
     assert "returned an array of shape [2, 3], expected an array of shape [3, 2]" in text
 
 
+def test_a_number_that_is_not_finite_has_a_place_in_an_array():
+    said = sentence(expect_close, float("inf"), 1.0, atol=0.1)
+    assert said == "returned inf; every value should be finite."
+    said = sentence(expect_close, np.array([[1.0, np.nan]]), np.ones((1, 2)), atol=0.1)
+    assert said == "returned nan at [0, 1]; every value should be finite."
+
+
 @pytest.mark.parametrize(
     ("actual", "expected", "said"),
     [
         ([1], [1, 7], "returned [1], expected [1, 7]."),
         ([[0, 1], [2]], [[0, 1], [2, 3]], "returned [2] at [1], expected [2, 3]."),
         ([0] * 70, [0] * 71, "returned 70 entries, expected 71."),
+        (ValueError("no"), "rows", "raised ValueError: no, expected a str ('rows')."),
         ((x for x in "ab"), ["a", "b"], "returned a generator, expected a list (['a', 'b'])."),
     ],
 )

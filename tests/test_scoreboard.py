@@ -75,6 +75,10 @@ BROKEN = {
         "def column_parallel(x, W, num_ranks):\n    return x @ W[:, num_ranks // 2 :].T",
         "column_parallel(x[5, 24], W[48, 24], num_ranks=2): starter.py line {line}: ValueError: ",
     ),
+    "another function that refuses": (
+        "def column_parallel(x, W, num_ranks):\n    return [shards('in', 7, p) for p in (1, 2)]",
+        "num_ranks=1): starter.py line {line} (line {refusal} in shards): ValueError: in=7 is not",
+    ),
     "an assertion of one's own": (
         "def column_parallel(x, W, num_ranks):\n    assert num_ranks < 3, 'my own'",
         "column_parallel(x[5, 24], W[48, 24], num_ranks=3): starter.py line {line}: "
@@ -92,10 +96,12 @@ def test_an_exception_names_the_call_and_the_line_and_is_no_known_mistake(course
     if "assert num_ranks < 3" in code:  # right until then
         code += "\n    return dense(x, W)\n\ndef dense(x, W):\n    return x @ W.T"
     solve(course, "shards", wrong=[("def column_parallel(", code + "\n\ndef hidden(")])
-    line = course.starter.read_text(encoding="utf-8").split("\ndef column_parallel")[0].count("\n")
+    lines = course.starter.read_text(encoding="utf-8").splitlines()
+    line = next(at for at, text in enumerate(lines, 2) if text.startswith("def column_parallel"))
+    refusal = next(at for at, text in enumerate(lines, 2) if "size % num_ranks" in text)
     run = course.pytest("lab-01", "-k", "column_parallel__equals", impl="starter")
     text = " ".join(run.text.split())
-    assert said.format(line=line + 3) in text
+    assert said.format(line=line, refusal=refusal) in text
     assert "Hint" not in text
 
 
