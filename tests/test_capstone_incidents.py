@@ -3,17 +3,19 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
-from labkit.loading import find_labs
+from labkit.loading import find_labs, load_module
 
 CAPSTONE = next(lab for lab in find_labs() if lab.name == "capstone")
 FOLDER = CAPSTONE.path / "incidents" / "recordings"
 CAPTURES = sorted(FOLDER.glob("incident-*.json"))
 sys.path.append(str(CAPSTONE.path))
+from evidence import recordings  # noqa: E402
 from incidents import __main__ as program  # noqa: E402
 from incidents import cases, faults, tp  # noqa: E402
 
@@ -103,3 +105,41 @@ def test_the_list_says_what_cannot_be_replayed(capsys, monkeypatch):
     for name in (name.split()[0] for name in names if "recorded only" in name):
         status, _, err = incidents(capsys, monkeypatch, "replay", name)
         assert status == 2 and err.count("\n") == 1
+
+
+README = (CAPSTONE.path / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_says_which_recording_holds_what():
+    said = {}
+    for numbers, keys in re.findall(r"(?m)^\| ([\d ]+) \|.*\| (`.+`) \|$", README):
+        said |= dict.fromkeys(map(int, numbers.split()), set(re.findall(r"`(\w+)`", keys)))
+    found = {n: set(recordings.load(n)) - {"plan", "healthy"} for n in recordings.answers()}
+    assert said == found
+
+
+def test_the_readme_prints_what_the_recordings_show():
+    diagnose = load_module(CAPSTONE.file("solution")).diagnose
+    seen = [
+        (answer["cause"], diagnose(recordings.load(number, repeat))["numbers"])
+        for number, answer in recordings.answers().items()
+        for repeat in range(recordings.repeats(number))
+    ]
+    for _, numbers in seen:
+        if "waited" in numbers:
+            numbers["lost"] = numbers["waited"] - numbers["usually_waited"]
+    table = README[README.index("| compared |") :].partition("\n\n")[0].splitlines()[2:]
+    measures = {
+        "compute_ratio": {"slow-rank", "busy-neighbour"},
+        "foreign": {"busy-neighbour", "disturbed"},
+        "transfer_ratio": {"slow-link"},
+        "tail_ratio": {"unsteady-link"},
+        "busy_ratio": {"slow-stage"},
+        "lost": {"no-overlap"},
+    }
+    for row, (name, causes) in zip(table, measures.items(), strict=True):
+        others = [n[name] for cause, n in seen if name in n and cause not in causes]
+        faulty = [n[name] for cause, n in seen if name in n and cause in causes]
+        assert row.endswith(f"| {max(others):.2f} | {min(faulty):.2f} |"), row
+    lines = [round(n["latency_us"]) for cause, n in seen if cause == "slow-link"]
+    assert f"{lines[0]} and {lines[1]} us" in README

@@ -749,6 +749,17 @@ def test_rows_of_other_words_are_judged_or_left_out_and_never_stop_the_program()
     assert list(scores.lines(found))
 
 
+def test_the_readmes_two_ridges_are_the_printed_and_the_reached():
+    box, readme = hardware.box("h100"), (CAPSTONE / "README.md").read_text()
+    reached = box.at(hardware.TYPICAL)
+    pairs = (
+        (box.memory_bytes_per_s, box.flops(16)),
+        (reached.memory_bytes_per_s, reached.flops_per_s(16)),
+    )
+    printed, said = (round(labs.capstone().ridge_tokens(2, *pair)) for pair in pairs)
+    assert f"About {printed} in bf16" in readme and f"`place.py` says {said}" in readme
+
+
 def test_the_readme_prints_what_the_facts_print(found):
     readme = (CAPSTONE / "README.md").read_text()
     block = readme.partition("<!-- facts -->")[2].partition("<!-- /facts -->")[0]
