@@ -19,8 +19,6 @@ from planner.timing import Load
 
 from labkit.loading import run_program
 
-GIB = 2**30
-
 
 def whole(text):
     try:

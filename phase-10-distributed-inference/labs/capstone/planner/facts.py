@@ -54,10 +54,7 @@ class LeftOut(Exception):
 
 
 def load_rows(path=SHIPPED):
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file of facts") from None
+    lines = own.read_text(path).splitlines()
     try:
         return [json.loads(line) for line in lines if line.strip()]
     except json.JSONDecodeError as error:

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent.parent
 MIB = 2**20
 BEST, TYPICAL, WORST = 0.0, 0.5, 1.0
 
-# What no vendor prints. [best, typical, worst]; "why" is shown by --verbose.
+# What no vendor prints. [best, typical, worst].
 CONSTANTS = {
     "memory_share": [0.93, 0.85, 0.68],  # of the printed bandwidth that a step reaches
     "flops_share": [0.82, 0.64, 0.42],  # of the printed dense FLOP/s that GEMMs reach

@@ -5,13 +5,12 @@ is not in quantisation.py, a field of REFUSED. Weights are entries like lab 02's
 (name, shape, split), one list per layer, so that the learner's `rank_shape` can cut them.
 """
 
-import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from planner import quantisation
+from planner import own, quantisation
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
@@ -171,12 +170,7 @@ def read(source, quant=None, max_model_len=None):
     ValueError in one sentence when there is none, or something in it is not understood.
     """
     path, folder = _find(source)
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not text; give a model's config.json") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path.name} line {error.lineno}: not JSON ({error.msg})") from None
+    config = own.read_json(path)
     if not isinstance(config, dict):
         raise ValueError(f"{path.name} holds no JSON object; give a model's config.json")
     exact = quantisation.safetensors_bytes(folder) if folder else None

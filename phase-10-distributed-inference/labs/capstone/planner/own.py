@@ -16,8 +16,8 @@ def read_text(path):
 def read_json(path):
     try:
         return json.loads(read_text(path))
-    except json.JSONDecodeError:
-        raise ValueError(f"{path}: not a JSON file") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} line {error.lineno}: not a JSON file ({error.msg})") from None
 
 
 def check(where, found, fields, needed=(), others=False):
