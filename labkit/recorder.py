@@ -93,8 +93,20 @@ def describe_call(name: str, /, **arguments) -> str:
         if isinstance(value, np.ndarray):
             words.append(f"{key}{list(value.shape)}")
         else:
-            words.append(f"{key}={brief(value, _ARGUMENT)}")
+            words.append(f"{key}={_argument(value)}")
     return f"{name}({', '.join(words)})"
+
+
+# what tells one model from another: cut to 60 characters, its dict would show none of them
+SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim")
+SIZES += ("intermediate_size", "vocab_size")
+
+
+def _argument(value):
+    """A value as it stands in a call: of a model's dict (lab 02) the sizes that decide a split."""
+    if isinstance(value, dict) and value.keys() >= set(SIZES):
+        return "{" + ", ".join(f"{name!r}: {value[name]!r}" for name in SIZES) + ", ...}"
+    return brief(value, _ARGUMENT)
 
 
 class _Short(reprlib.Repr):

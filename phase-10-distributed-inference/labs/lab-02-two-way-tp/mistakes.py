@@ -32,6 +32,11 @@ kv_heads_per_rank__rounds_an_uneven_split_down
 A head would be lost. Engines refuse (vLLM late, by a bare assert).
     few >= 1 and many % few == 0  ->  few >= 1
 
+kv_heads_per_rank__lets_negative_sizes_pass
+numbers below 0 pass as long as they divide.
+8 % -2 is 0 too. There are no -2 ranks.
+    few >= 1 and many % few == 0  ->  few and many % few == 0
+
 Rejected by: test_rank_shape__splits_each_parameter_its_own_way
 
 rank_shape__takes_the_hidden_size_for_all_heads
@@ -229,6 +234,12 @@ a size is taken for possible as soon as the KV heads divide.
 12 heads over 8 ranks are no split, although 4 KV heads may be held by two ranks each.
     if model["num_heads"] % tp_size:  ->  if False:
 
+tp_sizes_of_cache__skips_copied_kv_heads
+sizes that do not divide the KV heads explain nothing, those that copy them included.
+One KV head on eight ranks is a split: each rank holds the whole head.
+    if model["num_heads"] % tp_size:
+    ->  if model["num_heads"] % tp_size or model["num_kv_heads"] % tp_size:
+
 tp_sizes_of_cache__takes_whatever_has_room
 every size whose memory has room for these tokens is named.
 A checksum must come out: half of the tokens that would fit are no sign of this split.
@@ -269,10 +280,15 @@ Replicas share nothing; the fast one goes on while the slow one is late.
     share / step for  ->  share / max(replica_s) for
 
 replicas_or_tp__larger_share_to_the_second
-of an odd number of sequences the second GPU takes one more.
+of an odd number of sequences the second GPU takes one more, or the slowdowns change places.
 The first GPU takes it (its share is rounded up); GPUs of different speed show the difference.
     [math.ceil(num_sequences / 2),  ->  [num_sequences // 2,
     num_sequences // 2]  ->  math.ceil(num_sequences / 2)]
+
+replicas_or_tp__the_smaller_share_must_fit
+of an odd number of sequences the smaller share is held against the memory.
+The first GPU holds one sequence more: 17 of 33.
+    all(held <= gpu_memory_bytes for _, held in replicas)  ->  replicas[1][1] <= gpu_memory_bytes
 
 replicas_or_tp__everything_fits
 memory is not looked at.
@@ -292,6 +308,11 @@ only the attention heads are checked.
 KV heads and the MLP width fail as well, later and less clearly.
     ("num_heads", "intermediate_size")  ->  ("num_heads",)
     if many % few else  ->  if False else
+
+check_split__asks_the_hidden_size_too
+hidden_size has to divide as well.
+Every rank keeps the whole hidden vector; heads and MLP width are what is split.
+    ("num_heads", "intermediate_size")  ->  ("num_heads", "intermediate_size", "hidden_size")
 
 check_split__names_the_first_only
 the message names the first dimension that fails and stops.
@@ -325,6 +346,11 @@ treatment__looks_at_rank_0_only
 rank 0's shape is taken for every rank's.
 300 and 212 rows are 512; two times 300 are not.
     *rank_shapes, strict  ->  *[rank_shapes[0]] * len(rank_shapes), strict
+
+treatment__takes_copies_for_equal
+a parameter is replicated as soon as rank 0 holds all of it.
+Rank 1 may hold less: then rows were copied, or something is wrong.
+    if not changed:  ->  if list(rank_shapes[0]) == list(full_shape):
 
 treatment__counts_dimensions_from_the_front
 the first dimension is called rows and the second columns, of experts' weights too.

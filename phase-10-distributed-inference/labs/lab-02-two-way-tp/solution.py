@@ -61,10 +61,12 @@ def rank_shape(parameter, model, tp_size):
     are [experts, out, in], and every rank holds a slice of every expert. A bias is a vector [out].
     "heads" is the fused [(num_heads + 2 num_kv_heads) head_dim, ...] of q, k and v; head_dim need
     not be hidden_size / num_heads. Returns a new list; the parameter keeps its own.
-    ValueError, in words of your own, when tp_size does not divide the dimension, or the heads.
+    ValueError, in words of your own, when tp_size does not divide the dimension that is split, or
+    the heads, or is below 1.
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
     # BEGIN SOLUTION (task 2)
+    require(tp_size >= 1, f"tp_size={tp_size}: must be 1 or more")
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "whole":
         return shape
@@ -157,8 +159,8 @@ def tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 
     kv_memory_bytes: of one rank ("Available KV cache memory: 8.22 GiB"). cached_tokens: what fits
     in it ("# GPU blocks" x block size, or "GPU KV cache size" before 0.20.1).
     Returns those of `tp_sizes`, in their order, as a list, at which one rank's memory holds that
-    many tokens of this model to within 5 %. Sizes over which the heads cannot be split explain
-    nothing. There may be several: what is held more than once cannot be told apart.
+    many tokens of this model to within 5 % (of either number). Sizes over which the heads cannot be
+    split explain nothing. There may be several: what is held more than once cannot be told apart.
     """
     # BEGIN SOLUTION (task 6)
     found = []
@@ -180,8 +182,8 @@ def which_split(model, weights_gib, tp_size, pp_size=1):
 
     Candidates: the split asked for, pipeline only, tensor parallel only, none at all (tp_size and
     pp_size each as asked, or 1), with every stage of each. The one whose `rank_weights` total comes
-    nearest wins, the one asked for when two tie, provided it is within 5 %: splits differ by much
-    more, buffers by less.
+    nearest wins, the one asked for when two tie, provided it is within 5 % (of either number):
+    splits differ by much more, buffers by less. All of them can be made of this model.
     Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (an int, reported minus expected),
     or None.
     """
@@ -224,9 +226,10 @@ def replicas_or_tp(
     rounding are held but not read. A GPU that is slower takes so many times longer to read.
     Ranks of one engine go in lockstep: the slowest sets the step, and 2 all-reduces per layer + 1
     for the embedding come on top. Replicas do not wait for each other.
-    Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's),
-    "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or "neither": of those that
-    fit the one with more tokens per second. ValueError, in words of your own, when num_sequences is
+    Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's, also
+    if it does not fit), "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or
+    "neither": of those that fit the one with more tokens per second, either one if they tie.
+    ValueError, in words of your own, when num_sequences is
     below 2.
     """
     # BEGIN SOLUTION (task 8)
@@ -286,9 +289,10 @@ def treatment(full_shape, rank_shapes):
     """What tensor parallelism did to a parameter, from its shape at tp_size=1 and on every rank.
 
     Shapes are lists: [out] of a vector, [out, in] of a matrix, [experts, out, in] of the weights of
-    experts. Returns "replicated" (all alike and whole); "rows" (out), "columns" (in) or "experts",
-    the one dimension in which the ranks' parts add up to the whole; or "rows, part copied" (their
-    rows add up to more: KV heads held twice, padding). Parts need not be equal.
+    experts; rank_shapes: one or more. Returns "replicated" (all alike and whole); "rows" (out),
+    "columns" (in) or "experts", the one dimension in which the ranks' parts add up to the whole; or
+    "rows, part copied" (their rows add up to more: KV heads held twice, padding). Parts need not be
+    equal.
     ValueError, in words of your own, when no treatment of one dimension gives these shapes.
     """
     # BEGIN SOLUTION (task 10)
@@ -355,7 +359,8 @@ def all_gather_gemm_schedule(num_ranks, rank):
     Each rank starts with its own chunk of "x" and must multiply every chunk ("gemm" of "y") once
     it has it. Every receive is posted before the send it is exchanged for, every send and receive
     is waited for before the function returns. Returns a list of operations as above.
-    Source: tensor_parallel_toy/schedule.py runs the same form; PyTorch calls it async-TP.
+    PyTorch calls this form async-TP. A spoiler: tensor_parallel_toy/schedule.py holds full answers
+    to this task and the next.
     """
     # BEGIN SOLUTION (task 12)
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]

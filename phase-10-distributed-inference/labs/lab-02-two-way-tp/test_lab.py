@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.expect import expect_close, expect_equal, expect_error
+from labkit.expect import Unexpected, expect_close, expect_equal, expect_error
 from labkit.loading import load_module
 
 HERE = Path(__file__).parent
@@ -60,7 +60,8 @@ def test_kv_heads_per_rank__refuses_an_uneven_split(lab):
     chance = random.Random(3)
     few = chance.randint(2, 9)
     many = uneven(chance, few)
-    splits = [(few, many), (many, few), (6, 4), (many, 0), (many, -few)] + [(many * few, few)] * 2
+    splits = [(few, many), (many, few), (6, 4), (many, 0), (0, few), (many * few, -few)]
+    splits += [(many * few, few)] * 2
     for kv_heads, tp_size in chance.sample(splits, len(splits)):
         if (kv_heads, tp_size) == (
             many * few,
@@ -92,10 +93,11 @@ def test_rank_shape__splits_each_parameter_its_own_way(lab):
                 idea = ideas[parameter["split"]]
                 result = lab.rank_shape(dict(parameter), model, tp_size)
                 expect_equal(result, shape, idea=idea)
-                assert result is not parameter["shape"], (
-                    "returned the parameter's own list: whoever changes the one changes the other. "
-                    "Return a new list."
-                )
+                if result is parameter["shape"]:
+                    raise Unexpected(
+                        "returned the parameter's own list: whoever changes the one changes the "
+                        "other. Return a new list."
+                    )
 
 
 @pytest.mark.points(1)
@@ -124,6 +126,9 @@ def test_rank_shape__refuses_what_does_not_divide(lab):
             continue
         idea = f"{wrong} does not divide by {tp_size}"
         expect_error(ValueError, lab.rank_shape, parameter, model, tp_size, idea=idea)
+    for split in chance.sample(["rows", "columns", "heads", "vocab"], 4):
+        parameter = {"name": "x.weight", "shape": [160, 96], "split": split, "where": 0}
+        expect_error(ValueError, lab.rank_shape, parameter, model, 0, idea="ranks start at 1")
 
 
 TERMS = {
@@ -245,6 +250,7 @@ def test_kv_capacity__as_each_version_counts_it(lab):
             for sizes in [
                 drawn,
                 (10_000_000, 1000, 16, 1000),
+                (1e7, 1000, 16, 1000),  # a log's GiB times 2**30 is a float, blocks are counted
                 (9_999_999, 1000, 16, 1000),  # the last block is not whole
                 (8 * MIB, 4096, 128, 64),  # a request is shorter than a block
                 (16 * MIB, 4096, 16, 4096),  # a request is whole blocks
@@ -346,6 +352,8 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         split = lab.which_split(model, gib, tp_size, pp_size)
         if split not in explained:
             idea = "compare with the ledger of every candidate; the nearest within 5% explains it"
+            if model is wide:
+                idea = "two candidates are equally near: the split asked for wins"
             expect_equal(split, explained[0] if explained else None, idea=idea)
 
 
@@ -357,6 +365,8 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
     llama, single = MODELS["llama-3-8b"], MODELS["tiny, one KV head, tied"]
     # one byte short of two sequences of 1024 tokens: the parameters alone would fit
     short = expected_weights(llama, 2)["total_bytes"] + 2048 * 65_536 - 1
+    # one byte short of the larger of two shares: the first GPU takes 17 of 33 sequences
+    odd = expected_weights(llama, 1)["total_bytes"] + 17 * 1024 * 131_072 - 1
     ten = expected_weights(single, 1)["total_bytes"] + 10 * 1000 * 96
     chance = random.Random(12)
     message_s = chance.uniform(10, 100) * 1e-6
@@ -370,6 +380,8 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
         (llama, 40 * GIB, 0.0, 0, 2, (1.0, 1.0)),
         (llama, short + 1, 20e-6, 1024, 2, (1.0, 1.0)),
         (llama, short, 20e-6, 1024, 2, (1.0, 1.0)),
+        (llama, odd + 1, 20e-6, 1024, 33, (1.0, 1.0)),
+        (llama, odd, 20e-6, 1024, 33, (1.0, 1.0)),
         (single, ten, 20e-6, 1000, 20, (1.0, 1.0)),  # both ranks hold the only KV head
         (MODELS["qwen3-32b"], 48 * GIB, 20e-6, 4096, 8, (1.0, 1.5)),
         *(
@@ -411,9 +423,13 @@ def live_run():
     return importlib.import_module("live.run")
 
 
-def measure(tp_size):
-    """A live run at tp_size 1 or 2, both started at once and once per process."""
-    return live_run().measure(1, 2)[tp_size - 1]
+@pytest.fixture
+def measure():
+    """A live run at tp_size 1 or 2, both started at once and once per process.
+
+    A fixture, so that the search for a hint leaves the checks that start an engine alone.
+    """
+    return lambda tp_size: live_run().measure(1, 2)[tp_size - 1]
 
 
 @pytest.mark.points(4)
@@ -428,19 +444,32 @@ def test_check_split__names_what_does_not_divide(lab):
         splits.append((kv_heads * chance.choice((1, 2, 3, tp_size)), kv_heads, width, tp_size))
     for *sizes, tp_size in splits:
         model, failing = sized(*sizes), undivided(*sizes, tp_size)
-        message = value_or_refusal(lab.check_split, model, tp_size)
         if not failing:
-            idea = "this split exists: one KV head can be held by several ranks"
-            expect_equal(message, None, idea=idea)
+            expect_split_exists(lab, model, tp_size)
             continue
+        idea = "tp_size, and every size of the three that does not divide, as name=number"
         mentions = [f"tp_size={tp_size}"]
-        expect_error(ValueError, lab.check_split, model, tp_size, mentions=mentions)
-        named = re.findall(r"(?:num_heads|num_kv_heads|intermediate_size)=\d+", str(message))
+        expect_error(ValueError, lab.check_split, model, tp_size, mentions=mentions, idea=idea)
+        named = re.findall(
+            rf"\b(?:{'|'.join(model)})=\d+", refusal(lab.check_split, model, tp_size)
+        )
         idea = "name every size that does not divide, and no other"
         expect_equal(sorted(set(named)), failing, part="'s message names", idea=idea)
-    for tp_size in (0, -chance.randint(1, 9)):
-        mentions = [f"tp_size={tp_size}"]
-        expect_error(ValueError, lab.check_split, sized(12, 4, 160), tp_size, mentions=mentions)
+    for model in [*MODELS.values(), *drawn_models(), MODELS["tiny"] | {"hidden_size": 97}]:
+        for tp_size in legal_tp_sizes(model):
+            expect_split_exists(lab, model, tp_size)
+    for tp_size in (0, -4, -chance.randint(1, 9)):
+        idea, mentions = "ranks start at 1; the message holds tp_size=...", [f"tp_size={tp_size}"]
+        model = sized(12, 4, 160)
+        expect_error(ValueError, lab.check_split, model, tp_size, mentions=mentions, idea=idea)
+
+
+def expect_split_exists(lab, model, tp_size):
+    """check_split has nothing to say."""
+    idea = "this split exists: heads and MLP width divide, and nothing else has to"
+    if tp_size > model["num_kv_heads"]:
+        idea = "this split exists: one KV head can be held by several ranks"
+    expect_result(lab.check_split, model, tp_size, expected=None, idea=idea)
 
 
 @pytest.mark.points(3)
@@ -456,8 +485,9 @@ def test_treatment__tells_rows_columns_experts_and_copies(lab):
             for parts in ([shape[axis] // 2] * 2, [shape[axis] // 4] * 4, [3, shape[axis] - 3]):
                 check_treatment(lab, shape, [resized(shape, axis, part) for part in parts], name)
     most = chance.randint(a // 2 + 1, a - 1)  # of a rows, on each of two ranks
-    for full, parts in [([a], [[most]] * 2), ([a, b], [[most, b]] * 2), ([a, b], [[a + 28, b]])]:
-        check_treatment(lab, full, parts, "rows, part copied")
+    for parts in ([most, most], [a + 28], [most, most - 1], [a, most], [most, a]):
+        check_treatment(lab, [a], [[part] for part in parts], "rows, part copied")
+        check_treatment(lab, [a, b], [[part, b] for part in parts], "rows, part copied")
     check_treatment(lab, [4, a, b], [[4, most, b]] * 2, "rows, part copied")
     whole, ranks = capture("tp1")["ranks"][0]["parameters"], capture("tp2")["ranks"]
     for name, expected in [
@@ -493,12 +523,56 @@ def test_treatment__refuses_what_is_no_split(lab):
         ([columns], [less], f"2 x {less} are not {columns}: {LOST}"),
         ([rows, columns], [rows // 2, columns // 2], "rows and columns both became smaller"),
         ([experts, rows, 9], [experts // 2, rows // 2, 9], "experts and rows both became smaller"),
+        ([rows, columns], [rows // 2], f"the whole has two dimensions, a part one: {LOST}"),
+        ([rows], [rows // 2, columns], "the whole has one dimension, a part two"),
     ]
     for full, part, idea in chance.sample(shapes, len(shapes)):
         if idea is None:
             check_treatment(lab, full, [part, part], "rows")
             continue
         expect_error(ValueError, lab.treatment, full, [part, part], idea=idea)
+
+
+@pytest.mark.points(4)
+@pytest.mark.vllm
+@pytest.mark.timeout(600)  # starts vLLM twice
+@pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
+@pytest.mark.waits_for("test_treatment__tells_rows_columns_experts_and_copies")
+def test_treatment__and_bytes_of_a_live_engine(lab, measure):
+    """Live at TP=2: every shape and byte is the ledger's, residual 0."""
+    one, two = capture("tp1"), capture("tp2")
+    expect_ledger(lab, one["config"], one["ranks"], two["ranks"])  # before an engine is started
+    one, two = measure(1), measure(2)
+    expect_ledger(lab, two["config"], one["reports"], two["reports"])
+
+
+def expect_ledger(lab, config, alone, ranks):
+    """Shapes, treatments and bytes of what one rank held alone and two ranks together."""
+    model = given.model_shape(config)
+    predicted = {parameter["name"]: parameter for parameter in given.parameters(model)}
+    whole = alone[0]["parameters"]
+    assert sorted(whole) == sorted(predicted)
+    treatments = {"vocab": "rows", "heads": "rows", "whole": "replicated"}
+    for name, parameter in predicted.items():
+        live = [report["parameters"][name]["shape"] for report in ranks]
+        expected = treatments.get(parameter["split"], parameter["split"])
+        check_treatment(lab, whole[name]["shape"], live, expected)
+        for rank in live:
+            expect_equal(lab.rank_shape(parameter, model, 2), rank, idea="the live rank")
+    for tp_size, reports in [(1, alone), (2, ranks)]:
+        for report in reports:
+            live = sum(parameter["bytes"] for parameter in report["parameters"].values())
+            held = lab.rank_weights(model, tp_size)["parameters_bytes"]
+            expect_equal(held, live, part="['parameters_bytes']", idea="the live rank's tensors")
+
+
+BILL = {
+    "all_reduces": "two all-reduces per layer and one of the embedding; one rank alone makes none",
+    "all_reduce_bytes": "an all-reduce is of num_tokens x hidden_size elements of element_bytes, "
+    "whatever the number of ranks; what a ring sends is lab 03's",
+    "all_gathers": "the logits are gathered once per step; one rank alone gathers nothing",
+    "all_gather_bytes": "the gathered logits: num_sequences x padded vocabulary, of element_bytes",
+}
 
 
 @pytest.mark.points(4)
@@ -518,41 +592,18 @@ def test_collectives_per_step__as_workers_counted_them(lab):
         for tokens, sequences, width in [(1, 1, 4), drawn, (4, 4, 1)]:
             expected = expected_bill(model, tp_size, tokens, sequences, width)
             bill = lab.collectives_per_step(model, tp_size, tokens, sequences, width)
-            idea = "the payload of a collective, whatever the number of ranks; a ring is lab 03's"
-            expect_equal(bill, expected, idea=idea)
-
-
-@pytest.mark.points(4)
-@pytest.mark.vllm
-@pytest.mark.timeout(600)  # starts vLLM twice
-@pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
-def test_treatment__and_bytes_of_a_live_engine(lab):
-    """Live at TP=2: every shape and byte is the ledger's, residual 0."""
-    one, two = measure(1), measure(2)
-    model = given.model_shape(two["config"])
-    predicted = {parameter["name"]: parameter for parameter in given.parameters(model)}
-    whole = one["reports"][0]["parameters"]
-    assert sorted(whole) == sorted(predicted)
-    treatments = {"vocab": "rows", "heads": "rows", "whole": "replicated"}
-    for name, parameter in predicted.items():
-        live = [report["parameters"][name]["shape"] for report in two["reports"]]
-        for rank in live:
-            expect_equal(lab.rank_shape(parameter, model, 2), rank, idea="the live rank")
-        expected = treatments.get(parameter["split"], parameter["split"])
-        check_treatment(lab, whole[name]["shape"], live, expected)
-    for tp_size, run in [(1, one), (2, two)]:
-        for report in run["reports"]:
-            live = sum(parameter["bytes"] for parameter in report["parameters"].values())
-            held = lab.rank_weights(model, tp_size)["parameters_bytes"]
-            expect_equal(held, live, part="['parameters_bytes']", idea="the live rank's tensors")
+            expect_terms(bill, expected, BILL)
 
 
 @pytest.mark.points(4)
 @pytest.mark.vllm
 @pytest.mark.timeout(600)  # starts vLLM once, or uses the run of the test before
 @pytest.mark.waits_for("test_collectives_per_step__as_workers_counted_them")
-def test_collectives_per_step__of_a_live_engine(lab):
+def test_collectives_per_step__of_a_live_engine(lab, measure):
     """Live at TP=2: two all-reduces per layer, one more, one gather."""
+    recorded = capture("tp2")  # before an engine is started
+    steps = recorded["ranks"][0]["steps_together"]
+    check_bill(lab, recorded["config"], 2, steps, [6, 11], "tp2")
     run = measure(2)
     for report in run["reports"]:
         for key, lengths in [("steps", [6]), ("steps_together", [6, 11])]:  # of two_way.PROMPTS
@@ -805,7 +856,7 @@ def expected_kv_bytes(model, tp_size, pp_size, stage, width):
 
 def expected_capacity(memory, bytes_per_token, block_size, longest, era):
     """The rule of an era in whole blocks and exact fractions."""
-    blocks = memory // (bytes_per_token * block_size)
+    blocks = int(memory // (bytes_per_token * block_size))
     tokens = blocks * block_size
     concurrency = Fraction(tokens, longest)
     if era != "before 0.9.1":
@@ -917,12 +968,21 @@ def expect_choice(answer, expected):
     expect_equal(answer["choice"], expected["choice"], part="['choice']", idea=idea)
 
 
-def value_or_refusal(function, *arguments):
-    """What it returns, or the ValueError that it raised."""
+def expect_result(function, *arguments, expected, idea):
+    """The same plain value, where a ValueError would be one refusal too many."""
     try:
-        return function(*arguments)
+        result = function(*arguments)
     except ValueError as error:
-        return error
+        text = f"raised ValueError: {error}; expected {expected!r}. Look again at: {idea}."
+        raise Unexpected(text) from None
+    expect_equal(result, expected, idea=idea)
+
+
+def refusal(function, *arguments):
+    """The words of the ValueError that it raises."""
+    with pytest.raises(ValueError) as raised:
+        function(*arguments)
+    return str(raised.value)
 
 
 def resized(shape, axis, size):
@@ -931,7 +991,7 @@ def resized(shape, axis, size):
 
 def check_treatment(lab, full, shapes, expected):
     idea = "which dimension became smaller, and whether the parts add up to the whole"
-    expect_equal(value_or_refusal(lab.treatment, full, shapes), expected, idea=idea)
+    expect_result(lab.treatment, full, shapes, expected=expected, idea=idea)
 
 
 def check_bill(lab, config, tp_size, steps, prompt_lengths, where):
@@ -943,12 +1003,11 @@ def check_bill(lab, config, tp_size, steps, prompt_lengths, where):
         for operation in ("all_reduce", "all_gather"):
             count, total = step.get(operation, (0, 0))
             live |= {operation + "s": count, operation + "_bytes": total}
-        idea = (
-            f"{where} counted this in {'a decode step' if number else 'the prefill'} of {tokens} "
-            "tokens: two all-reduces per layer and the embedding's, then the gathered logits"
-        )
+        step_kind = "a decode step" if number else "the prefill"
+        counted = f"{where} counted this in {step_kind} of {tokens} tokens"
+        ideas = {key: f"{counted}: {idea}" for key, idea in BILL.items()}
         bill = lab.collectives_per_step(model, tp_size, tokens, len(prompt_lengths))
-        expect_equal(bill, live, idea=idea)
+        expect_terms(bill, live, ideas)
 
 
 # --- how schedules are judged -----------------------------------------------------------------
@@ -962,6 +1021,11 @@ def expect_overlap(lab, name, problem):
     for num_ranks in (1, 2, 3, 4, 8, chance.randint(9, 20)):
         call = f"{name}({num_ranks}, rank)"
         schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
+        first = list(schedules[0]) if isinstance(schedules[0], list) else schedules[0]
+        assert getattr(lab, name)(num_ranks, 0) == first, (
+            f"{name}({num_ranks}, 0): returns something else when it is called again. Does a list "
+            "outlive the call (a module's list, a default argument)? Make a new one in each call."
+        )
         for rank, schedule in enumerate(schedules):
             assert isinstance(schedule, list), (
                 f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
