@@ -11,10 +11,10 @@ OVERHEAD_US = 150  # of a step, outside its segments
 SKEW = 0.07  # healthy ranks of one machine differ by so much, either way
 
 
-# What may be wrong. slow: a rank that computes `strength` times as long. foreign: {core: share of
-# others}. The factors spoil the link, in all steps or in the part bad_steps of the decode steps, in
-# one of them at least.
-NO_FAULT = {"slow": None, "strength": 1.0, "foreign": {}}
+# What may be wrong. pace: all ranks compute so many times as long. slow: a rank that computes
+# `strength` times as long. foreign: {core: share of others}. The factors spoil the link, in all
+# steps or in the part bad_steps of the decode steps, in one of them at least.
+NO_FAULT = {"pace": 1.0, "slow": None, "strength": 1.0, "foreign": {}}
 NO_FAULT |= {"latency_factor": 1.0, "rate_factor": 1.0, "bad_steps": 0.0}
 
 
@@ -73,7 +73,7 @@ def _ranks(seed, num_ranks, num_steps, num_layers, link, *, slow, strength, fore
         for _ in range(2 * num_layers + 1):
             payload = tokens * 512 * 4
             for rank in range(num_ranks):
-                factor = strength if rank == slow else 1.0
+                factor = spoilt["pace"] * (strength if rank == slow else 1.0)
                 at[rank] += factor * skew[rank] * _segment_us(draw, tokens)
             arrived = [round(time) for time in at]
             noise = draw.lognormvariate(0, 0.2) * (5 if draw.random() < 0.005 else 1)
@@ -203,8 +203,11 @@ def microbatches(seed, *, num_stages, count, slow=None, strength=1.0, stage_us=5
     )
 
 
-def training(seed, *, num_ranks=2, overlapped):
-    """A step of GEMMs and transfers: the next transfer runs behind a GEMM, or is waited for."""
+def training(seed, *, num_ranks=2, overlapped, payload=1.0):
+    """A step of GEMMs and transfers: the next transfer runs behind a GEMM, or is waited for.
+
+    payload: how much there is to transfer.
+    """
     draw = random.Random(seed)
 
     def run(draw, overlapped):
@@ -212,7 +215,7 @@ def training(seed, *, num_ranks=2, overlapped):
         for _ in range(num_ranks):
             rows, at = [], 0.0
             for piece in range(16):
-                gemm, comm = draw.uniform(3000, 5000), draw.uniform(2000, 4000)
+                gemm, comm = draw.uniform(3000, 5000), payload * draw.uniform(2000, 4000)
                 wait = max(0.0, comm - gemm) + 60 if overlapped else comm
                 rows.append(["wait", f"x[{piece}]", round(at), round(at + wait)])
                 rows.append(["GEMM", f"y[{piece}]", round(at + wait), round(at + wait + gemm)])
