@@ -225,7 +225,7 @@ Beyond the number of KV heads every size gives the same cache: the log cannot te
     return found  ->  return found[:1]
 
 tp_sizes_of_cache__divides_whole_tokens_by_the_ranks
-a token's bytes are divided by the ranks, KV heads or not.
+a KV head that several ranks hold is taken for none, or for a part of one on each rank.
 A KV head is never cut: one KV head takes the same room on every rank.
     kv_bytes_per_token(model, tp_size)  ->  kv_bytes_per_token(model, 1) * tp_size
 
@@ -233,12 +233,6 @@ tp_sizes_of_cache__looks_at_kv_heads_only
 a size is taken for possible as soon as the KV heads divide.
 12 heads over 8 ranks are no split, although 4 KV heads may be held by two ranks each.
     if model["num_heads"] % tp_size:  ->  if False:
-
-tp_sizes_of_cache__skips_copied_kv_heads
-sizes that do not divide the KV heads explain nothing, those that copy them included.
-One KV head on eight ranks is a split: each rank holds the whole head.
-    if model["num_heads"] % tp_size:
-    ->  if model["num_heads"] % tp_size or model["num_kv_heads"] % tp_size:
 
 tp_sizes_of_cache__takes_whatever_has_room
 every size whose memory has room for these tokens is named.
