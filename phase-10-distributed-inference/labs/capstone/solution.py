@@ -286,7 +286,7 @@ def regret(predicted, measured):
 # spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
 # healthy     evidence of a healthy run of the same plan
 #
-# A capture holds what applies: only start_up, requests and log are there for every engine.
+# A capture holds what applies; the README says which of the recordings holds what.
 
 
 def decompose(evidence):
@@ -367,10 +367,9 @@ def diagnose(evidence):
                       less the healthy run's
 
     where is None unless said. numbers: {name: number}, those that decided, never empty. What noise
-    does:
-    a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or more; a
-    slow link's typical transfer takes twice the healthy one's or more, an unsteady one's worst
-    (99th percentile) three times.
+    does: a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or
+    more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an unsteady
+    one's worst (99th percentile) three times. The README's table has the other lines.
     """
     # BEGIN SOLUTION (task 12)
     if "spans" in evidence:
