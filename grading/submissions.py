@@ -134,7 +134,8 @@ def read_submissions(
         raise Problem(f"{place} cannot be read: {error.strerror}") from None
     groups, patterns = _gradescope_groups(entries), _patterns(entries, around)
     said = [*map(_lab_in, around), _lab_of_groups(_students(entries, 0))]
-    reading = _Reading(found, labs, only, next(filter(None, reversed(said)), None))
+    around = next(filter(None, reversed(said)), None)
+    reading = _Reading(found, labs, only, around, around if student else None)
     for entry in entries:
         if entry.path not in _PLATFORMS_OWN:
             reading.look_at(_owner(entry.path, patterns, groups), entry)
@@ -147,9 +148,10 @@ def read_submissions(
 class _Reading:
     """Who has what, from the first file to the sentence for those who have nothing."""
 
-    def __init__(self, found, labs, only, around):
+    def __init__(self, found, labs, only, around, own):
         self.found, self.labs, self.only = found, labs, only
-        self.around = around  # the lab that the names around everybody's files say, or None
+        self.around = around  # the lab that the names around the files say, or None
+        self.own = own  # the same, if all is one student's, who may have named it so
         self.students = {}  # name -> _Student
 
     def look_at(self, owner, entry):
@@ -187,7 +189,7 @@ class _Reading:
     def _rank(self, match, lab, owner):
         """The first counts: the last attempt, one that names the lab, the highest number."""
         rest, version = owner.rest, int(match["version"] or 0)
-        names_it = _lab_of(match, rest, self.around) == lab  # not only --lab does
+        names_it = _lab_of(match, rest, self.own) == lab  # not only the instructor does
         return -_seconds(owner.when), not names_it, -version, "labs" not in rest, len(rest), rest
 
     def choose(self, student, max_bytes, deadline):

@@ -342,6 +342,13 @@ def test_a_file_that_names_the_lab_comes_before_one_that_does_not(tmp_path, othe
     assert {key: s.source for key, s in by.items()} == {("ada", "lab-02"): named}
 
 
+def test_a_folder_that_names_the_lab_for_everybody_names_no_file_of_theirs(tmp_path):
+    write(tmp_path, "lab-02/ada/lab-02/starter.py", data=b"x = 'named'\n")
+    write(tmp_path, "lab-02/ada/my starter2.py", "lab-02/bo/starter.py")
+    _, by = found_in(tmp_path / "lab-02", only="lab-02")
+    assert by["ada", "lab-02"].source == b"x = 'named'\n" and ("bo", "lab-02") in by
+
+
 def test_the_folder_given_may_name_the_lab_of_what_lies_in_it(tmp_path, monkeypatch):
     write(tmp_path, "lab-01-tp/old/lab-01/starter.py", "lab-01-tp/old/starter-01.py")
     write(tmp_path, "lab-01-tp/starter.py", data=b"x = 'hers'\n")

@@ -367,9 +367,9 @@ def diagnose(evidence):
                       less the healthy run's
 
     where is None unless said. numbers: {name: number}, those that decided, never empty. What noise
-    does: a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or
-    more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an unsteady
-    one's worst (99th percentile) three times. The README's table has the other lines.
+    does: a healthy rank computes up to 1.25 times as long as another, a faulty one computes
+    1.5 times or more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an
+    unsteady one's worst (99th percentile) three times. The README's table has the other lines.
     """
     # BEGIN SOLUTION (task 12)
     if "spans" in evidence:

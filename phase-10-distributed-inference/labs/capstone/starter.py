@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [ce44c3476716]
+# capstone starter: write where NotImplementedError stands. [9e91b3d63629]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -282,9 +282,9 @@ def diagnose(evidence):
                       less the healthy run's
 
     where is None unless said. numbers: {name: number}, those that decided, never empty. What noise
-    does: a healthy rank computes up to 1.25 times as long as another, a faulty one 1.5 times or
-    more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an unsteady
-    one's worst (99th percentile) three times. The README's table has the other lines.
+    does: a healthy rank computes up to 1.25 times as long as another, a faulty one computes
+    1.5 times or more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an
+    unsteady one's worst (99th percentile) three times. The README's table has the other lines.
     """
     raise NotImplementedError(
         "capstone · diagnose is yours to write (about 96 lines). "
