@@ -3,8 +3,8 @@
 from functools import cache
 from math import ceil
 
+from labbook.amounts import human_bytes, microseconds
 from labbook.labs import facts, lab, model, solution
-from labbook.names import human_bytes, microseconds
 
 from labkit.loading import load_module
 from labkit.svg import SERIES, Plot, ladder

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .amounts import GIB, KIB, MIB, human_bytes, microseconds
 from .cache import Cache
 
-KIB, MIB, GIB = 1024, 1024**2, 1024**3
 OF_LABS = (  # functions of labs.py
     "fact facts stub hints stretch_points task_points claims extra_points tasks_table bug_hunt "
     "mistakes capture log_lines bill_models gaps model models quote"
@@ -53,20 +53,3 @@ def table(header: list[str], rows: list[list[Any]], align: str = "") -> str:
     rule = [marks[letter] for letter in align or "l" * len(header)]
     lines: list[list[Any]] = [header, rule, *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
-def human_bytes(count: float) -> str:
-    """1536 -> '1.5 KiB'; three significant digits, no trailing zeros."""
-    count = float(count)
-    for size, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if count >= size:
-            shown = f"{count / size:.3g}" if count / size < 999.5 else f"{count / size:.0f}"
-            return f"{shown}\u00a0{unit}"
-    return f"{count:g}\u00a0bytes"
-
-
-def microseconds(seconds: float) -> str:
-    """0.0000164 -> '16.4 µs', 0.0021 -> '2.1 ms'."""
-    if seconds >= 1e-3:
-        return f"{seconds * 1e3:.3g}\u00a0ms"
-    return f"{seconds * 1e6:.3g}\u00a0µs"
