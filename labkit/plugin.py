@@ -196,9 +196,8 @@ def pytest_terminal_summary(terminalreporter, config):
     asked = any("tests" in Path(arg).parts for arg in config.args)
     everything = config.args_source is not pytest.Config.ArgsSource.ARGS
     reasons = Counter(
-        str(report.longrepr[2]).partition(NOT_HERE)[2]
+        str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix(NOT_HERE)
         for report in terminalreporter.stats.get("skipped", [])
-        if NOT_HERE in str(report.longrepr)
     )
     state, word = config.stash[STATE], config.getoption("keyword")
     labs = {state.lab_of(item) for item in state.items if state.is_check(item)}
@@ -206,7 +205,8 @@ def pytest_terminal_summary(terminalreporter, config):
         functions = ", ".join(name for lab in labs for name in tasks_of(lab))
         terminalreporter.write_line(f"-k {word!r} selects no check. The functions: {functions}")
     for reason, count in reasons.most_common():
-        terminalreporter.write_line(f"{NOT_HERE}{count} tests: {reason}")
+        tests = f"{count} test{'s' * (count > 1)}"
+        terminalreporter.write_line(f"{NOT_HERE}{tests}: {reason}")
     if config.stash[STATE].left_out and (asked or everything):
         terminalreporter.write_line("")
         terminalreporter.write_line(config.stash[STATE].left_out)

@@ -31,6 +31,23 @@ class NeedsLinux(pytest.Module):
         pytest.skip(f"not run here: the grader needs Linux, this is {sys.platform}")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "isolation: needs walls around a submission; CI never skips")
+
+
+@functools.cache
+def walls_missing():
+    from grading.sandbox import inspect_machine
+
+    machine = inspect_machine()
+    return "; ".join(f"{wall}: {why}" for wall, why in machine.missing.items() if machine.refusal)
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("isolation") and not os.environ.get("CI") and walls_missing():
+        pytest.skip(f"not run here: needs {walls_missing()}")
+
+
 def pytest_pycollect_makemodule(module_path, parent):
     if sys.platform != "linux" and module_path.name.startswith("test_grading_"):
         return NeedsLinux.from_parent(parent, path=module_path)

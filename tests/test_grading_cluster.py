@@ -26,15 +26,10 @@ from grading.run import grade_locally, grade_missing
 from grading.submissions import Submission
 from labkit.loading import ROOT
 from tests.test_grading_commands import grading
-from tests.test_grading_corpus import isolation
 
 distributed = pytest.importorskip("distributed", reason="the `cluster` group is not installed")
 pytest.importorskip("cryptography", reason="the `cluster` group is not installed")
 psutil = pytest.importorskip("psutil")  # comes with distributed
-needs_isolation = pytest.mark.skipif(
-    not isolation and not os.environ.get("CI"),
-    reason="this machine cannot isolate a submission: python -m grading doctor",
-)
 pytestmark = pytest.mark.timeout(300)
 LAB = labs_by_prefix()["lab-03"]  # one process a submission, and little to compute
 LIMITS = Limits(check_s=5)
@@ -128,7 +123,7 @@ def dask(tmp_path):
             process.wait()
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_a_killed_dask_worker_changes_nothing(submissions, alone, dask, tmp_path):
     address, workers = dask
 
@@ -139,7 +134,7 @@ def test_a_killed_dask_worker_changes_nothing(submissions, alone, dask, tmp_path
     assert workers[0].poll() == -signal.SIGKILL and workers[1].poll() is None
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_workers_of_this_machine_share_its_processors(submissions, alone, tmp_path):
     def engine(jobs):
         return dask_engine.grade_on_dask(jobs, LIMITS, None, "local", 2)
@@ -221,7 +216,7 @@ def jobs_of(book):
     return [psutil.Process(int(line.split()[0])) for line in book.read_text().splitlines()]
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_a_job_that_slurm_no_longer_has_is_submitted_again(
     submissions, alone, stand_in, monkeypatch, tmp_path
 ):
@@ -261,7 +256,7 @@ def test_what_slurm_refuses_is_one_sentence(stand_in, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_the_jobs_of_a_killed_run_end_and_the_next_run_has_its_grades(stand_in, tmp_path):
     for name in ("ada", "bo", "cy", "di"):
         (tmp_path / "in" / name).mkdir(parents=True)
@@ -323,7 +318,7 @@ print("SEEN", [path for path in found if "job" in path or OUT in path or "SLURM"
 """
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_a_submission_cannot_reach_the_jobs_folder(stand_in, tmp_path):
     out = tmp_path / "out"
     spy = f"OUT = {str(out)!r}" + SPY

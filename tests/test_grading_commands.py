@@ -25,14 +25,9 @@ from grading.problem import Problem
 from grading.sandbox import Cell, check_private, inspect_machine
 from grading.submissions import Submission
 from labkit.loading import ROOT
-from tests.test_grading_corpus import isolation
 from tests.test_grading_exports import record as graded_record
 
 LAB = labs_by_prefix()["lab-03"]  # the quickest to start
-needs_isolation = pytest.mark.skipif(
-    not isolation and not os.environ.get("CI"),
-    reason="this machine cannot isolate a submission: python -m grading doctor",
-)
 
 
 def grading(*arguments, **environment):
@@ -104,7 +99,7 @@ def graded(tmp_path_factory):
     return root, text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_run_says_what_it_found_graded_and_wrote(graded):
     _, text = graded
     assert "2 submissions recognised (2 plain)" in text and "not graded cy: no starter" in text
@@ -112,14 +107,14 @@ def test_run_says_what_it_found_graded_and_wrote(graded):
     assert "1 hand-in needs a look" in text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_run_again_grades_nothing(graded):
     root, _ = graded
     status, text = grading("run", root / "in", "--out", root / "out", "--secret", root / "secret")
     assert status == 1 and "0 graded in" in text and "3 were graded before" in text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_the_record_says_how_far_to_trust_it(graded):
     root, _ = graded
     records = json.loads((root / "out/grades.json").read_text())["records"]
@@ -134,7 +129,7 @@ def test_the_record_says_how_far_to_trust_it(graded):
     assert by["ada"]["hidden_numbers"] is True
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_status_export_and_whose_name_is_meant(command, graded):
     root, _ = graded
     status, text = command("forget", "nobody", "--out", root / "out")
@@ -148,7 +143,7 @@ def test_status_export_and_whose_name_is_meant(command, graded):
     assert status == 0 and (root / "out/grades.csv").exists()
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.parametrize("points", [0, 18])
 def test_points_that_could_not_be_earned_here_are_on_the_class_screen(graded, points):
     root, _ = graded
@@ -185,7 +180,7 @@ def test_points_of_who_handed_nothing_in_are_on_the_class_screen():
     assert ["ada", "-"] in lines and ["bo", "5"] in lines
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_one_is_a_screen_for_the_student(command, tmp_path):
     results, classroom = tmp_path / "results.json", tmp_path / "classroom.json"
     file = LAB.file("starter")
@@ -200,7 +195,7 @@ def test_one_is_a_screen_for_the_student(command, tmp_path):
     assert status == 2 and "such.json: No such file" in text and "Traceback" not in text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_one_reads_a_students_folder_as_run_reads_everybodys(command, tmp_path):
     for name, which in (("starter-03 (1).py", "solution"), ("lab-03/starter.py", "starter")):
         place = tmp_path / "in" / name
@@ -218,7 +213,7 @@ def test_one_reads_a_students_folder_as_run_reads_everybodys(command, tmp_path):
     assert results["score"] == 0 and why in results["output"]
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_a_terminal_without_unicode_gets_all_that_it_can_show(graded, tmp_path):
     root, _ = graded
     results, ascii = tmp_path / "results.json", {"PYTHONIOENCODING": "ascii"}
@@ -228,7 +223,7 @@ def test_a_terminal_without_unicode_gets_all_that_it_can_show(graded, tmp_path):
     assert status == 0 and "3 graded" in text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_what_reads_only_the_first_lines_ends_it_without_a_traceback(graded):
     root, _ = graded
     for command in ("export", "status", "diff"):
@@ -237,7 +232,7 @@ def test_what_reads_only_the_first_lines_ends_it_without_a_traceback(graded):
         assert done.stderr == ""
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_rows_that_are_not_among_the_submissions_any_more_are_kept_and_named(command, tmp_path):
     def hand_in(*names):
         shutil.rmtree(tmp_path / "in", ignore_errors=True)
@@ -268,7 +263,7 @@ def rows(out):
     return {row["student"]: row for row in csv.DictReader(io.StringIO(text))}
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_an_adjustment_is_in_every_export_and_can_be_taken_back(command, copy):
     status, text = command("adjust", "bo", "03", "7", "--because", "oral <b>", "--out", copy)
     assert (status, text) == (0, "bo lab-03: 7 of 100 points\n")
@@ -295,7 +290,7 @@ def test_an_adjustment_is_in_every_export_and_can_be_taken_back(command, copy):
     assert status == 2 and "bo has no row for lab-01" in text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_graded_again_and_what_changed(command, graded, copy):
     again = ("run", graded[0] / "in", "--secret", graded[0] / "secret", "--out", copy, "--again")
     place = graded[0] / "in/bo/lab-03/starter.py"
@@ -314,7 +309,7 @@ def test_graded_again_and_what_changed(command, graded, copy):
         assert "to do -> passed" in text and "ada" not in text
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_who_is_forgotten_is_in_no_file(command, copy):
     status, text = command("forget", "ada", "--out", copy)
     assert status == 0 and "the next run grades it again: ada/lab-03/starter.py" in text
@@ -323,7 +318,7 @@ def test_who_is_forgotten_is_in_no_file(command, copy):
     assert not list(copy.rglob("ada-*"))
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_merged_gradebooks_are_as_one(command, graded, tmp_path):
     parts = []
     for name in ("ada", "bo", "cy"):
@@ -358,13 +353,14 @@ def test_tests_that_do_not_collect_end_the_run_once(tmp_path, monkeypatch, capsy
     assert said.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_doctor_shows_layers_and_what_a_probe_could_not_do():
     status, text = grading("doctor")
     assert status == 0 and "ALLOWED" not in text
     assert text.count("refused") >= 20 and "on seccomp" in text
 
 
+@pytest.mark.isolation
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -396,8 +392,6 @@ def test_a_mistake_of_the_instructor_is_one_sentence(arguments, words, command, 
     places |= {"CLASS": tmp_path / "class", "BROKEN": tmp_path / "broken"}
     status, text = command(*[places.get(argument, argument) for argument in arguments])
     lines = [line for line in text.splitlines() if line.startswith("grading: ")]
-    if not isolation and "cannot isolate" in text:
-        pytest.skip("this machine cannot isolate a submission")
     assert status == 2 and len(lines) == 1 and words in lines[0]
 
 

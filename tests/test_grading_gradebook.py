@@ -19,14 +19,9 @@ from grading.gradebook import Gradebook, key_of
 from grading.problem import Problem
 from labkit.loading import ROOT, Lab
 from tests.hostile.corpus import read_cases
-from tests.test_grading_corpus import isolation
 
 LAB = labs_by_prefix()["lab-03"]  # the quickest to start
 KILLS = 10
-needs_isolation = pytest.mark.skipif(
-    not isolation and not os.environ.get("CI"),
-    reason="this machine cannot isolate a submission: python -m grading doctor",
-)
 
 
 def start(submissions, out, *options):
@@ -75,7 +70,7 @@ def submissions(tmp_path_factory):
     return root, len(sources)
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.timeout(300)
 def test_killed_again_and_again_the_exports_are_the_same(submissions, tmp_path):
     root, count = submissions
@@ -115,7 +110,7 @@ def test_killed_again_and_again_the_exports_are_the_same(submissions, tmp_path):
     assert exports(tmp_path / "killed") == expected
 
 
-@needs_isolation
+@pytest.mark.isolation
 def test_a_killed_grader_leaves_no_process(submissions, tmp_path):
     root, _ = submissions
     run = start(root, tmp_path / "out")

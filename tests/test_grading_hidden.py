@@ -19,14 +19,9 @@ from labkit.claims import claims_in
 from labkit.mistakes import read_bank
 from tests.conftest import ROOT, Course
 from tests.hostile.corpus import read_cases
-from tests.test_grading_corpus import isolation
 
 LABS = labs_by_prefix()
 SECRET = b"a secret of the tests' own, 32 b"
-needs_isolation = pytest.mark.skipif(
-    not isolation and not os.environ.get("CI"),
-    reason="this machine cannot isolate a submission: python -m grading doctor",
-)
 pytestmark = pytest.mark.usefixtures("without_engines")
 
 
@@ -163,7 +158,7 @@ def grade(without_engines):
         yield with_secret
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.timeout(180)
 def test_a_table_of_all_published_answers_earns_what_is_the_same_for_all(seen, grade):
     lab, _, known = seen
@@ -177,7 +172,7 @@ def test_a_table_of_all_published_answers_earns_what_is_the_same_for_all(seen, g
     assert forged <= SAME_FOR_ALL.get(lab.prefix, {}).keys()
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("prefix", ["lab-01", "lab-02", "lab-03", "lab-04"])
 def test_who_is_wrong_reads_what_pytest_says_at_home(prefix, grade, tmp_path):
@@ -207,7 +202,7 @@ def at_home(lab, source, folder):
     return entry["claims"]
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", ["secret_tell_the_numbers", "secret_keep_the_numbers"])
 def test_hidden_numbers_are_told_to_nobody(name, grade):

@@ -1,6 +1,5 @@
 """Whatever ordinary numpy and Python give at home, they give in the sandbox."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,7 @@ HERE = Path(__file__).parent
 LINES = (HERE / "idioms.txt").read_text().splitlines()
 IDIOMS = [line for line in LINES if line and not line.startswith("#")]
 LAB = labs_by_prefix()["lab-03"]
-pytestmark = pytest.mark.skipif(
-    not inspect_machine().layers and not os.environ.get("CI"),
-    reason="this machine cannot isolate a submission: python -m grading doctor",
-)
+pytestmark = pytest.mark.isolation
 
 
 def arguments():

@@ -12,7 +12,7 @@ import pytest
 from grading.__main__ import main
 from grading.fingerprint import labs_by_prefix
 from labkit.loading import ROOT
-from tests.test_grading_commands import command, needs_isolation, warm  # noqa: F401
+from tests.test_grading_commands import command, warm  # noqa: F401
 
 LAB = labs_by_prefix()["lab-03"]
 AUTOGRADER = ROOT / "grading" / "gradescope" / "run_autograder"
@@ -44,7 +44,7 @@ def test_gradescope_gets_a_score(tmp_path):
     assert sum(test["max_score"] for test in results["tests"]) == 100
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.parametrize(
     "name", ["starter.py", "starter-03.py", "starter-03 (1).py", "lab_3/STARTER.PY"]
 )

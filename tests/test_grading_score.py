@@ -20,7 +20,6 @@ from grading.remote import Incident, RemoteLab
 from grading.sandbox import REQUIRED
 from labkit.plugin import CHECK_S
 from labkit.session import STATE
-from tests.test_grading_corpus import isolation
 
 EXPECTED = {
     "test_sum": {
@@ -31,10 +30,6 @@ EXPECTED = {
         "cases": ["a"],
     }
 }
-needs_isolation = pytest.mark.skipif(
-    not isolation and not os.environ.get("CI"),
-    reason="this machine cannot isolate a submission: python -m grading doctor",
-)
 DONE = {"done": True, "infrastructure": "", "printed": ""}
 
 
@@ -216,7 +211,7 @@ def test_a_check_has_the_same_time_at_home_and_here_as_the_readme_says():
     assert f"may take {CHECK_S:g} seconds" in readme and "`--check-s` in the grader" in readme
 
 
-@needs_isolation
+@pytest.mark.isolation
 @pytest.mark.torch
 @pytest.mark.timeout(120)
 def test_schedules_of_lab_02_run_on_gloo_here_too(monkeypatch):

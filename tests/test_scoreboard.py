@@ -305,6 +305,16 @@ def test_gloo(lab):
     assert "60/100 points, 40 not selected" in chosen.text
 
 
+def test_every_skip_is_said_by_its_cause(course):
+    here = "@pytest.mark.skipif(True, reason='{}')\ndef test_{}(): ...\n"
+    causes = ("only at night", "only at night", "not run here: needs a cluster")
+    test = "import pytest\n" + "".join(here.format(why, n) for n, why in enumerate(causes))
+    (course.root / "test_more.py").write_text(test, encoding="utf-8")
+    text = course.pytest("test_more.py").text
+    assert "not run here: 2 tests: only at night\n" in text
+    assert "not run here: 1 test: needs a cluster\n" in text
+
+
 def test_a_lab_without_tests_is_an_error(course):
     course.add_lab("lab-08-x", "x = 1\n", "# all commented out\n")
     run = course.pytest()
