@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from grading.limits import INCIDENTS
+
 LABELS = {
     "passed": "passed",
     "failed": "failed",
@@ -17,7 +19,6 @@ LABELS = {
     "missing": "not handed in",
     "adjusted": "adjusted",
 }
-INCIDENTS = ("protocol", "crashed", "memory", "timeout", "output")
 
 
 def sentence(claim) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from grading.hidden import Numbers
-from grading.limits import MIB, Limits
+from grading.limits import INCIDENTS, MIB, Limits
 from grading.remote import Incident, RemoteLab
 from grading.sanitise import clean, clean_lines
 from labkit.claims import claim_of, settle, shown
@@ -34,7 +34,6 @@ OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
 OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
 ROUNDS = 2  # hidden, and to tell why: the submission's time is for each
 SLACK_S = 60  # of the judge's own work, over the submission's time
-INCIDENTS = ("protocol", "memory", "timeout", "output", "crashed", "")  # worst first; none
 HIDDEN_FAILED = (
     "passes on the published numbers, but not on others of the same shapes: compute the result "
     "from the arguments, whatever they are"
@@ -314,7 +313,7 @@ def score(expected, lines, late, exit_code, hidden=False):
             if outcome is None and not late:
                 problem = problem or f"{case} was not reported as often as it was due"
             outcomes.append(claim | (outcome or _incident("timeout", LATE)))
-    outcomes.sort(key=lambda outcome: INCIDENTS.index(outcome["incident"]))
+    outcomes.sort(key=lambda outcome: (*INCIDENTS, "").index(outcome["incident"]))
     settled = {claim["name"]: claim for claim in settle(outcomes)}
     claims = [_final(settled[name]) for name in expected]
     return {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 MIB = 1 << 20
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+INCIDENTS = ("protocol", "memory", "timeout", "output", "crashed")  # end a check; worst first
 LOST = 5  # how many workers or jobs one submission may lose before it is held
 
 

@@ -73,3 +73,6 @@ def test_a_call_is_described_in_one_line():
     assert describe_call("f", x=np.zeros((2, 3)), p=4) == "f(x[2, 3], p=4)"
     assert describe_call("f", a_s=5 * 1e-6 - 1e-22, b_s=4.0) == "f(a_s=5e-06, b_s=4.0)"
     assert len(describe_call("f", name="x" * 1000, rows=[[0] * 99] * 99)) < 150
+    plans = [{f"a_long_name_{n}": n * at for n in range(30)} | {"w": "x" * 99} for at in (1, 2)]
+    one, other = (describe_call("f", plan=plan) for plan in plans)
+    assert one != other and "'a_long_name_7': 7, ...}" in one and len(one) < 250
