@@ -18,10 +18,13 @@ STARTED = time.monotonic()
 
 import probe  # noqa: E402
 import torch  # noqa: E402
-from vllm import LLM, SamplingParams  # noqa: E402
+from vllm import LLM, ModelRegistry, SamplingParams  # noqa: E402
+from vllm.model_executor.models.llama import LlamaForCausalLM  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher  # noqa: E402
 
+# Else each rank, on a first run, starts a process that imports vLLM again to look at the class.
+ModelRegistry.register_model("LlamaForCausalLM", LlamaForCausalLM)
 IMPORTED = time.monotonic()
 
 
