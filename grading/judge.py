@@ -30,7 +30,7 @@ from labkit.mistakes import read_bank
 from labkit.session import STATE
 
 ADDRESS_SPACE = 6144 * MIB
-OWN_DATA = 1024 * MIB  # what the judge itself may fill; the labs need 110 MiB
+OWN_DATA = 1024 * MIB  # what the judge itself may fill from there on; the labs need 110 MiB
 OWN_S = 1.0  # of its own processor time that a check gets when the submission's share is used up
 ROUNDS = 2  # hidden, and to tell why: the submission's time is for each
 SLACK_S = 60  # of the judge's own work, over the submission's time
@@ -153,7 +153,9 @@ class Judge:
         is not kept from them: a few of a check's thousands of numbers in each hand-in.
         """
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-        resource.setrlimit(resource.RLIMIT_DATA, (OWN_DATA, OWN_DATA))
+        with open("/proc/self/statm") as file:  # Python 3.13 has reserved 1.2 GiB by now
+            reserved = int(file.read().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (reserved + OWN_DATA,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(signal.SIGPROF, self.out_of_time)
         self.own_s, self.working, self.overrun = self.limits.submission_s, False, None
