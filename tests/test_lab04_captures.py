@@ -142,7 +142,10 @@ def test_installed_torch_says_what_was_captured_and_reconciles_in_more_sizes(mon
 def test_the_recorded_pipeline_follows_the_formula(monkeypatch):
     script = load("measure_pipeline", monkeypatch)
     record = json.loads((CAPTURES / "gloo-pipeline" / "run.json").read_text())
-    assert record["summary"] == script.summarise(record["runs"], solution.makespan_s)
+    summary = script.summarise(record["runs"], solution.makespan_s)
+    for made, recorded in zip(summary, map(dict, record["summary"]), strict=True):
+        assert made.pop("stage_ms") == recorded.pop("stage_ms")
+        assert made == pytest.approx(recorded, rel=2e-3)  # Python 3.12 rounds no sum of floats
     assert {len(row["stage_ms"]) for row in record["summary"]} == {1, 2, 3, 4}
     for row in record["summary"]:
         assert min(row["stage_ms"]) >= 50
