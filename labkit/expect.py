@@ -171,7 +171,11 @@ def _ratio(actual, expected):
             if abs(ratio / value - 1) < 1e-9:
                 return f"; it is {name} times the expected one: {told}"
     factor = Fraction(ratio).limit_denominator(16)
-    if factor and abs(factor.numerator) <= 16 and abs(ratio / float(factor) - 1) < 1e-9:
+    if (
+        factor not in (0, 1)
+        and abs(factor.numerator) <= 16
+        and abs(ratio / float(factor) - 1) < 1e-9
+    ):
         return f"; it is {factor} times the expected one"
     return ""
 

@@ -35,6 +35,11 @@ def test_a_wrong_shape_is_said_of_an_array():
     assert "returned an array of shape [2, 3], expected an array of shape [3, 2]" in text
 
 
+def test_a_multiple_is_told_unless_it_is_one():
+    assert "it is 1/2 times" in sentence(expect_close, 0.5, 1.0, atol=1e-12)
+    assert "times" not in sentence(expect_close, 1 + 1e-11, 1.0, atol=1e-12)
+
+
 def test_a_number_that_is_not_finite_has_a_place_in_an_array():
     said = sentence(expect_close, float("inf"), 1.0, atol=0.1)
     assert said == "returned inf; every value should be finite."
