@@ -292,7 +292,7 @@ def interleaved_order(p, m, v):
     backwards the same way with the last chunk first. A rank warms up with the forwards that come
     before microbatch 0 in its last chunk, and one more for each hop of microbatch 0 from there to
     the last stage and back (never more than there are); then pairs, then what is left, as in 1F1B.
-    ValueError for p < 1, v < 2 and when p does not divide m.
+    ValueError for p < 1, m < 1, v < 2 and when p does not divide m.
     Source: arXiv 2104.04473 section 2.2.2; Megatron-LM get_pp_rank_microbatches.
     """
     require(p=p, m=m, v=v)
@@ -321,7 +321,8 @@ def interleaved_order(p, m, v):
 def peak_live_activations(order):
     """Per rank, the most activations it holds at once: from the start of an F to the end of its B.
 
-    Ranks run one op at a time, so the order alone decides. ValueError for an order without ops.
+    Ranks run one op at a time, so the order alone decides; every B stands after its F. ValueError
+    for an order without ops.
     """
     require(order=order)
     # BEGIN SOLUTION (task 11, stretch)

@@ -162,6 +162,7 @@ def test_min_microbatches__is_the_fewest(lab):
     for share, end, strict in product(shares, (0, None, 1), (False, True)):
         budget = share if end is None else math.nextafter(share, end)
         expected = fewest(2, Fraction(str(budget)), strict)
+        idea = f"a float means the decimal it is written as, here {budget}"
         expect_equal(lab.min_microbatches(2, budget, strict), expected, idea=idea)
 
 
