@@ -8,6 +8,7 @@ nursery itself does nothing but import and fork: what a rank starts, no other ra
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -150,7 +151,11 @@ def become(program, request, outputs, parent):
 def main():
     path, descriptor = sys.argv[1:]
     sys.path.insert(0, str(Path(path).parent))
-    serve(importlib.import_module(Path(path).stem), socket.socket(fileno=int(descriptor)))
+    gc.disable()  # an import makes a million objects and no garbage
+    program = importlib.import_module(Path(path).stem)
+    gc.freeze()  # nor has a fork to look through them, or to copy their pages, to find its own
+    gc.enable()
+    serve(program, socket.socket(fileno=int(descriptor)))
 
 
 if __name__ == "__main__":

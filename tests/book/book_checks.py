@@ -185,7 +185,7 @@ def serve(folder: Path):
     """A server of `folder` on a free port of this machine; (address, stop)."""
     handler = functools.partial(Quiet, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
 
     def stop():
         server.shutdown()

@@ -1,5 +1,6 @@
 """The built book, a browser and a local server for the tests of this folder."""
 
+import functools
 import os
 import shutil
 import sys
@@ -52,31 +53,22 @@ def address(built):
 
 
 @pytest.fixture(scope="session")
-def contexts(browser):
-    """A context with scripts and one without: pages share their cache."""
-    return {
-        scripts: browser.new_context(reduced_motion="reduce", java_script_enabled=scripts)
-        for scripts in (True, False)
-    }
+def tab(browser):
+    """tab(theme, scripts): a page for all tests that want such a one; each new one costs 0.4 s.
 
-
-@pytest.fixture
-def open_page(contexts):
-    """open_page(url, theme, width): a page whose `.complaints` lists what went wrong in it.
-
-    Every request outside the url's own host is listed; names of other hosts lead nowhere (FLAGS).
+    Its `.complaints` lists what goes wrong in it: every request outside its `.own` host is among
+    them; names of other hosts lead nowhere (FLAGS). Those without scripts share a cache, and so do
+    the others.
     """
-    pages = []
+    contexts = {some: browser.new_context(java_script_enabled=some) for some in (True, False)}
 
-    def opener(url: str, theme: str = "light", width: int = 1280, scripts: bool = True):
+    @functools.cache
+    def make(theme, scripts):
         page = contexts[scripts].new_page()
-        pages.append(page)
-        page.set_viewport_size({"width": width, "height": 900})
         page.complaints = complaints = []
-        own = url.split("/", 3)[2]
         page.on("console", lambda m: m.type in ("error", "warning") and complaints.append(m.text))
         page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
-        page.on("request", lambda r: _note_foreign(r.url, own, complaints))
+        page.on("request", lambda r: _note_foreign(r.url, page.own, complaints))
         page.on("requestfailed", lambda r: _note_failure(r, complaints))
         page.on(
             "response",
@@ -84,16 +76,34 @@ def open_page(contexts):
         )
         if scripts:
             page.add_init_script(f"localStorage.setItem('mdbook-theme', '{theme}')")
+        return page
+
+    return make
+
+
+@pytest.fixture
+def open_page(tab):
+    """open_page(url, theme, width): the page, loaded anew; two of one theme are the same tab."""
+    used = []
+
+    def opener(url: str, theme: str = "light", width: int = 1280, scripts: bool = True):
+        page = tab(theme, scripts)
+        used.append(page)
+        page.bring_to_front()  # what lies behind others is drawn once a second
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(media="screen", reduced_motion="reduce")
+        page.own = url.split("/", 3)[2]
         page.goto(url, wait_until="load")
         return page
 
     yield opener
-    for page in pages:
-        page.close()
+    for page in used:
+        page.goto("about:blank")  # what it said late is said of this test
+        page.complaints.clear()
 
 
 def _note_foreign(url, own, complaints):
-    if not url.startswith(("data:", "blob:", "file:")) and url.split("/", 3)[2] != own:
+    if not url.startswith(("about:", "data:", "blob:", "file:")) and url.split("/", 3)[2] != own:
         complaints.append(f"external request: {url}")
 
 

@@ -22,10 +22,12 @@ from vllm import LLM, ModelRegistry, SamplingParams  # noqa: E402
 from vllm.model_executor.models.llama import LlamaForCausalLM  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher  # noqa: E402
+from vllm.v1.worker import gpu_model_runner  # noqa: E402, F401, here once and not in each fork
 
 # Else each rank, on a first run, starts a process that imports vLLM again to look at the class.
 ModelRegistry.register_model("LlamaForCausalLM", LlamaForCausalLM)
 IMPORTED = time.monotonic()
+engines = []  # kept to the end of the process: vLLM takes a second to take one down
 
 
 class MeetingByFile(ExecutorWithExternalLauncher):
@@ -42,9 +44,9 @@ class MeetingByFile(ExecutorWithExternalLauncher):
 
 def start_engine(arguments):
     """The engine of this rank, in this process: every rank schedules for itself, all alike."""
-    return LLM(
-        **arguments, distributed_executor_backend=MeetingByFile, async_scheduling=False
-    ).llm_engine
+    llm = LLM(**arguments, distributed_executor_backend=MeetingByFile, async_scheduling=False)
+    engines.append(llm.llm_engine)
+    return llm.llm_engine
 
 
 def run_steps(engine, prompts, num_tokens, calls):
