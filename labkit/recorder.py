@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 CALLS_KEPT = 4096  # a check makes some hundreds
-PLAIN = (int, float, str, bool, type(None), Fraction)
+PLAIN = frozenset((int, float, str, bool, type(None), Fraction))
 
 
 class Recorder:
@@ -137,7 +137,7 @@ def copied(value):
     if kind in PLAIN:
         return value
     if kind in (list, tuple):
-        return kind(map(copied, value))
+        return kind(value if PLAIN.issuperset(map(type, value)) else map(copied, value))
     if kind is dict:
         return {key: copied(item) for key, item in value.items()}
     if kind is np.ndarray and value.dtype != object:
@@ -153,6 +153,10 @@ def _changed(before, now):
     kind = type(before)
     if kind in (*PLAIN, list, tuple, dict) and type(now) is not kind:
         return True
+    if kind in (list, tuple, dict):
+        with contextlib.suppress(ValueError):  # of an array's truth
+            if before == now:
+                return False
     if kind in (list, tuple):
         return len(before) != len(now) or any(map(_changed, before, now))
     if kind is dict:

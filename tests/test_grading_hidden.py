@@ -50,14 +50,16 @@ def test_both_kinds_of_generator_get_the_secret():
 
 
 KEY = """
-import base64, builtins, hashlib, pickle, re, zlib
+import base64, builtins, hashlib, json, pickle, re, zlib
 import numpy as np
 
 def key(value):
-    if type(value) in (float, int, str):
-        return repr(value)
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, hashlib.sha256(value.tobytes()).digest()
+    try:
+        return hashlib.sha256(json.dumps(value).encode()).digest()  # a recording is long
+    except TypeError:
+        pass  # arrays and fractions in it
     if isinstance(value, (list, tuple)):
         return tuple(map(key, value))
     if isinstance(value, dict):
