@@ -99,7 +99,7 @@ class RemoteLab:
             self.load()
             return self._functions[name]
         with self._process() as process:
-            answer = self._ask(process, ("get", name), name)
+            answer = self._ask(process, ["get", name], name)
         match answer:
             case ("value", value, None):
                 return value
@@ -135,7 +135,7 @@ class RemoteLab:
         # one rank alone holds everything: it needs no process of its own
         with self._process(group.rank if group and group.size > 1 else None) as process:
             recorded = bool(self._collectives and self._collectives._ledgers.get())
-            answer = self._ask(process, ("call", name, args, kwargs, about, recorded), name)
+            answer = self._ask(process, ["call", name, args, kwargs, about, recorded], name)
             while group:
                 match answer:
                     case ("group", str(operation), array, (int() | None) as axis):
@@ -221,7 +221,7 @@ class RemoteLab:
         return process
 
     def _load(self, process):
-        load = "load", self._source, self._code
+        load = ["load", self._source, self._code]
         try:
             answer = self._ask(process, load, "the import of starter.py")
         except Incident as incident:

@@ -96,7 +96,7 @@ class Listed(list):
         np.array(["a"]),
         np.longdouble(1),
         "\ud800",
-        1 << 5000,
+        1 << 20_000,
         {i: 0 for i in range(wire.MAX_DICT_ENTRIES + 1)},
         [0] * (wire.MAX_VALUES + 1),
         np.zeros(wire.MAX_FRAME_BYTES // 8 + 1),
@@ -108,22 +108,29 @@ def test_other_values_are_refused_by_name(value):
         wire.encode(value)
 
 
-def sized(tag, content):
-    return tag + struct.pack("<I", len(content)) + content
-
-
-def holding(tag, *values):
-    return tag + struct.pack("<I", len(values)) + b"".join(map(wire.encode, values))
+def written(text, octets=b""):
+    data = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<I", len(data)) + data + octets
 
 
 def test_nesting_is_bounded_on_both_sides():
     deep = []
-    for _ in range(wire.MAX_DEPTH + 1):
+    for _ in range(wire.MAX_DEPTH):
         deep = [deep]
     with pytest.raises(wire.Unsendable, match="nested"):
         wire.encode(deep)
-    with pytest.raises(wire.BadFrame):
-        wire.decode(b"l\1\0\0\0" * 10_000 + wire.encode(None))
+    assert same(wire.decode(wire.encode(deep[0])), deep[0])
+    for depth in (wire.MAX_DEPTH + 1, 500, 1_000_000):
+        with pytest.raises(wire.BadFrame):
+            wire.decode(written("[" * depth + "]" * depth))
+
+
+def test_values_are_bounded_before_they_are_read():
+    """What takes few bytes and much memory is not even parsed."""
+    for item, most in (("0", 1), ('{"array":["bool",0]}', wire.ARRAY_VALUES)):
+        data = written("[" + ",".join([item] * (wire.MAX_VALUES // most + 1)) + "]")
+        with pytest.raises(wire.BadFrame, match="too many values"):
+            wire.decode(data)
 
 
 @pytest.mark.parametrize(
@@ -131,33 +138,58 @@ def test_nesting_is_bounded_on_both_sides():
     [
         b"",
         b"x",
-        sized(b"i", b"\0")[:-1],
-        2 * sized(b"c", b"N"),
-        sized(b"c", b"NT"),
-        sized(b"c", b"?"),
-        sized(b"i", b""),
-        sized(b"i", b"\5\0"),  # a short int written long has two spellings
-        sized(b"i", bytes(wire.MAX_INT_BYTES) + b"\1"),
-        sized(b"f", bytes(7)),
-        sized(b"s", b"\xff\xfe"),
-        b"l\xff\xff\xff\xff" + sized(b"c", b"N"),
-        holding(b"d", [], None),  # a key that cannot be one
-        holding(b"d", None, None, None, None),  # the same key twice
-        holding(b"d", 1, 2, 3),  # a key without a value
-        holding(b"d", *range(2 * wire.MAX_DICT_ENTRIES + 2)),
-        holding(b"q", 0, 0),
-        holding(b"q", 1, 2.0),
-        holding(b"q", 1),
-        holding(b"S", None, None),
-        holding(b"S", None, None, True),
-        sized(b"a", b"\0\1" + struct.pack("<Q", 1) + b"\2"),  # a bool that is 2
-        sized(b"a", b"\x0e\0"),  # a dtype that is none
-        sized(b"a", b"\x0b\1" + struct.pack("<Q", 2**63)),
-        sized(b"a", b"\x0b\2" + struct.pack("<2Q", 0, 2**62)),
-        sized(b"a", b"\x0b\1" + struct.pack("<Q", 2) + bytes(8)),
-        sized(b"a", b"\x0b\xff" + bytes(8 * 255)),
-        sized(b"g", b"\xff\0"),
-        sized(b"g", b"\x0b\1" + struct.pack("<Q", 1) + bytes(8)),  # an array
+        written("")[:-1],
+        written(""),
+        written("1")[:-1],
+        written("1", b"x"),
+        written("1 "),
+        written("\ufeff1"),
+        written("1,2"),
+        written("nan"),
+        written("01"),
+        written("-0"),
+        written("1.00"),
+        written("1e999"),
+        written("1" * 5000),
+        written("1." + "1" * 1_000_000),
+        written(b'"\xff\xfe"'),
+        written('"\\ud800"'),
+        written('"\\u0041"'),
+        written("{}"),
+        written('{"tuple":[],"tuple":[]}'),
+        written('{"tuple":"ab"}'),
+        written('{"tuple":{"array":["bool",1]}}', b"\1"),
+        written('{"object":[]}'),
+        written('{"dict":[[[]],[1]]}'),  # a key that cannot be one
+        written('{"dict":[[1,1],[2,3]]}'),  # the same key twice
+        written('{"dict":[[1,2],[3]]}'),  # a key without a value
+        written('{"dict":["ab","cd"]}'),
+        written(f'{{"dict":[{[*range(1025)]},{[*range(1025)]}]}}'.replace(" ", "")),
+        written('{"fraction":[0,0]}'),
+        written('{"fraction":[2,4]}'),
+        written('{"fraction":[1,-2]}'),
+        written('{"fraction":[1,2.0]}'),
+        written('{"fraction":["1e999999999"]}'),
+        written('{"slice":[null,null]}'),
+        written('{"slice":[null,null,true]}'),
+        written('{"slice":["a","b","c"]}'),
+        written('{"bytes":2}', b"x"),
+        written('{"bytes":true}', b"x"),
+        written('{"bytes":-1}', b"x"),
+        written('{"array":["bool",1]}', b"\2"),
+        written('{"array":["object",1]}', bytes(8)),
+        written('{"array":[["float64"],1]}', bytes(8)),
+        written('{"array":["float64",2]}', bytes(8)),
+        written('{"array":["float64",1.0]}', bytes(8)),
+        written('{"array":["float64",true]}', bytes(8)),
+        written('{"array":["float64",-1,-1]}', bytes(8)),
+        written('{"array":["float64",0,-1]}'),
+        written(f'{{"array":["float64",0,{2**62}]}}'),
+        written(f'{{"array":["float64",{10**300},{10**300}]}}', bytes(8)),
+        written(f'{{"array":["float64"{",0" * 70}]}}'),
+        written(f'{{"array":["float64"{f",{10**4000}" * 3000}]}}'),
+        written('{"array":["float64","' + "x" * 1_000_000 + '",1000000]}'),
+        written('{"scalar":["float64",1]}', bytes(8)),
         b"\x80\x04\x95",  # the start of a pickle
     ],
 )

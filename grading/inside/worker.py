@@ -73,7 +73,7 @@ class Link:
         self.recorded = False  # whether the judge looks at the collectives of this call
 
     def send(self, *value):
-        self.sock.sendall(wire.frame(value, plain))
+        self.sock.sendall(wire.frame([*value], plain))
 
     def receive(self):
         """The next value, which stays in `frame`; EOFError when the other side is gone."""
@@ -83,7 +83,7 @@ class Link:
                 raise EOFError
             self.arrived += chunk
         self.frame = frame
-        return wire.decode(frame)
+        return wire.read(frame)
 
     def ask(self, what, operation, value, place):
         """The judge's answer to a collective that the learner's code makes."""
@@ -160,13 +160,14 @@ class Worker:
         self._answer(name, value, None)
 
     def do_call(self, name, args, kwargs, group, recorded):
-        sent, self.link.recorded = self.link.frame, recorded
+        asked, sent = ["call", name, args, kwargs, group, recorded], self.link.frame
+        self.link.recorded = recorded
         given, named = (args, kwargs) if group is None else self._with_group(args, kwargs, *group)
         try:
             result = getattr(self.module, name)(*given, **named)
         except BaseException as error:
             return self._raised(error)
-        self._answer(name, result, None if _is_in(sent, (args, kwargs)) else (args, kwargs))
+        self._answer(name, result, None if _stands_in(sent, asked) else (args, kwargs))
 
     def _with_group(self, args, kwargs, place, rank, size):
         group = collectives.Group(rank, size, functools.partial(self.link.ask, "group"))
@@ -240,9 +241,9 @@ def _native(dtype):
     return np.dtype(np.float64) if dtype == np.longdouble else dtype.newbyteorder("=")
 
 
-def _is_in(frame, pair):
-    """Whether the two values stand in the frame that brought them: nobody has changed them."""
+def _stands_in(frame, asked):
+    """Whether the question is still what the frame brought: nobody has changed the arguments."""
     try:
-        return wire.encode(pair)[5:] in frame  # without the pair's own tag and length
+        return wire.encode(asked) == frame
     except wire.Unsendable:
         return False

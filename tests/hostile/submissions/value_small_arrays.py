@@ -2,7 +2,8 @@
 
 base: starter
 expect: 0
-outcome: protocol
+outcome: failed
+says: more than 400000 values
 """
 
 import numpy as np

@@ -10,8 +10,8 @@ import os
 import struct
 
 try:
-    array = struct.pack("<BB2Q", 11, 2, 2**63, 2) + b"x" * 64
-    body = struct.pack("<cI", b"a", len(array)) + array
+    text = b'{"tuple":["value",{"array":["float64",-2,-4]},null]}'
+    body = struct.pack("<I", len(text)) + text + b"x" * 64
     os.write(3, struct.pack("<I", len(body)) + body)
 except OSError:
     pass

@@ -7,7 +7,7 @@ loses: test_row_parallel_*
 
 import worker
 
-worker._is_in = lambda frame, pair: True
+worker._stands_in = lambda frame, pair: True
 _row = row_parallel
 
 
