@@ -131,8 +131,8 @@ def _too_large(size):
 
 
 def _values_in(text):
-    """As many as stand in the text, or more: a comma may be part of a string."""
-    return 1 + text.count(b",") + ARRAY_VALUES * text.count(b'"array"')
+    """As many as stand in the text, or more: a comma or a bracket may be part of a string."""
+    return 1 + text.count(b",") + text.count(b"[") + ARRAY_VALUES * text.count(b'"array"')
 
 
 # --- from bytes ---------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def read(data: bytes):
         return decoder.decode(text.decode())
     except BadFrame:
         raise
-    except (struct.error, LookupError, ValueError, TypeError, ZeroDivisionError) as error:
+    except (struct.error, LookupError, ValueError, TypeError, ArithmeticError) as error:
         raise BadFrame(type(error).__name__) from None
     except RecursionError:
         raise BadFrame("too deep") from None
