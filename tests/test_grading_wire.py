@@ -166,7 +166,7 @@ def test_values_are_bounded_before_they_are_read():
         written('{"dict":[[1,2],[3]]}'),  # a key without a value
         written('{"dict":["ab","cd"]}'),
         written(f'{{"dict":[{[*range(1025)]},{[*range(1025)]}]}}'.replace(" ", "")),
-        written('{"dict":[[{"scalar":["float16"]},%d],[0,0]]}' % HASHED_LIKE_1, b"\0\x3c"),
+        written(f'{{"dict":[[{{"scalar":["float16"]}},{HASHED_LIKE_1}],[0,0]]}}', b"\0\x3c"),
         written("[" + ",".join(["[" * 30 + "]" * 30] * 200_000) + "]"),  # few bytes, many lists
         written('{"fraction":[0,0]}'),
         written('{"fraction":[2,4]}'),
