@@ -18,7 +18,7 @@ MAX_FRAME_BYTES = 16 << 20
 MAX_VALUES = 400_000  # in one frame
 ARRAY_VALUES = 40  # that an array counts as, however few its elements: it is as large in memory
 MAX_DEPTH = 32
-MAX_DICT_ENTRIES = 1024  # keys that collide cost the square of this
+MAX_COLLISIONS = 4  # of a dict's keys: what has one hash is compared, each with each
 
 MAX_TEXT = 2000  # of an exception's message
 
@@ -100,8 +100,8 @@ def _tagged(value, default, octets, depth):
             value = [_tagged(item, default, octets, depth - 1) for item in value]
         return value if kind is list else {"tuple": value}
     if kind is dict:
-        if len(value) > MAX_DICT_ENTRIES:
-            raise Unsendable(f"a dict of {len(value)} entries; the limit is {MAX_DICT_ENTRIES}")
+        if _collide(value):
+            raise Unsendable("a dict with many keys of the same hash")
         entries = [*value], [*value.values()]
         return {"dict": [_tagged(half, default, octets, depth - 1) for half in entries]}
     if kind in _SCALARS or (kind is np.ndarray and value.dtype in _NAMES):
@@ -133,6 +133,11 @@ def _too_large(size):
 def _values_in(text):
     """As many as stand in the text, or more: a comma or a bracket may be part of a string."""
     return 1 + text.count(b",") + text.count(b"[") + ARRAY_VALUES * text.count(b'"array"')
+
+
+def _collide(keys):
+    """Whether building a dict of these could take the square of its length."""
+    return len(keys) - len(set(map(hash, keys))) > MAX_COLLISIONS
 
 
 # --- from bytes ---------------------------------------------------------------------------------
@@ -176,7 +181,7 @@ class _Arrays:
         match pairs:
             case [("tuple", list(items))]:
                 return tuple(items)
-            case [("dict", [list(keys), list(values)])] if len(keys) <= MAX_DICT_ENTRIES:
+            case [("dict", [list(keys), list(values)])] if not _collide(keys):
                 return dict(zip(keys, values, strict=True))
             case [("array", [str(name), *shape])] if len(shape) <= MAX_DEPTH:
                 return self.array(name, shape)
