@@ -11,7 +11,7 @@ from grading.sandbox import Cell
 from labkit.loading import ROOT
 
 ATTEMPTS = """
-import ctypes, fcntl, os, socket, subprocess, sys
+import ctypes, fcntl, mmap, os, socket, subprocess, sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -37,6 +37,7 @@ ATTEMPTS = {
     "fill the disk": lambda: [open("/tmp/a", "ab").write(bytes(1 << 20)) for _ in range(64)],
     "make many files": lambda: [open(f"/tmp/{i}", "w").close() for i in range(1000)],
     "allocate 8 GiB": lambda: bytearray(8 << 30),
+    "allocate what its size does not show": lambda: mmap.mmap(-1, 4096),
     "signal the grader": lambda: os.kill(os.getppid(), 0) if os.getppid() else os.kill(2, 0),
     "trace a process": lambda: checked(LIBC.ptrace(0, 0, 0, 0)),
     "make a user namespace": lambda: checked(LIBC.unshare(0x10000000)),
