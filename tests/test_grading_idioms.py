@@ -1,5 +1,6 @@
 """Whatever ordinary numpy and Python give at home, they give in the sandbox."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,15 @@ def test_every_idiom_gives_in_the_sandbox_what_it_gives_at_home(cell, tmp_path):
             different.append((idiom, here, there))
     remote.close()
     assert different == []
+
+
+def test_what_decides_the_last_digits_at_home_decides_them_in_the_sandbox(monkeypatch):
+    """OpenBLAS adds in the order of the processor that it is told; nothing else is told."""
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("TOKEN", "the instructor's")
+    with contextlib.closing(Cell(Limits(), inspect_machine(), number=5)) as cell:
+        remote = remote_of(cell, "import os\n\n\ndef told():\n    return dict(os.environ)\n")
+        told = remote.told()
+        remote.close()
+    assert told["OPENBLAS_CORETYPE"] == "Haswell" and told["OPENBLAS_NUM_THREADS"] == "1"
+    assert "TOKEN" not in told
