@@ -137,7 +137,7 @@ def test_values_are_bounded_before_they_are_read():
 
 def test_a_dict_takes_as_long_as_its_keys():
     """Many keys are welcome, some collisions too; what takes the square of its bytes is refused."""
-    for welcome in ({i: i for i in range(10_000)}, {-1: 0, -2: 0, **{str(i): i for i in range(99)}}):
+    for welcome in (dict.fromkeys(range(10_000)), {-1: 0, -2: 0, "-1": 0}):
         assert same(wire.decode(wire.encode(welcome)), welcome)
     for key in (
         lambda i: str(i * HASH_MODULUS),
