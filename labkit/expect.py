@@ -4,6 +4,7 @@ idea to look at again. What was called stands in front of it: labkit.recorder kn
     expect_close(lab.row_parallel(x, W, 4), x @ W.T, atol=1e-12, idea="add the partial sums")
 """
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -84,7 +85,7 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -
     except NotImplementedError:
         raise
     except kind as error:
-        missing = [word for word in map(str, mentions) if word not in str(error)]
+        missing = [word for word in map(str, mentions) if not _names(str(error), word)]
         if missing:
             words = ", ".join(map(repr, missing))
             text = f'raised {kind.__name__}("{error}"), which does not name {words}'
@@ -100,6 +101,17 @@ def _fail(text, idea, part=""):
     __tracebackhide__ = True
     hint = f" Look again at: {idea}." if idea else ""
     raise Unexpected(f"{text}{'' if text.endswith('?') else '.'}{hint}", part)
+
+
+def _names(text, word):
+    """Whether it stands there, be it as a plural; not only as a part of a longer name or number."""
+    before = {"number": r"(?<!\d)(?<!\d\.)", "name": r"(?<![^\W\d])", "": ""}[_kind(word[0])]
+    after = {"number": r"(?!\.?\d)", "name": r"s?(?!\w)", "": ""}[_kind(word[-1])]
+    return re.search(before + re.escape(word) + after, text) is not None
+
+
+def _kind(letter):
+    return "number" if letter.isdigit() else "name" if letter.isalpha() else ""
 
 
 def _is_number(value):

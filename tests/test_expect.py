@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from labkit.expect import expect_close, expect_equal
+from labkit.expect import expect_close, expect_equal, expect_error
 from labkit.recorder import describe_call
 
 
@@ -81,3 +81,29 @@ def test_a_call_is_described_in_one_line():
     plans = [{f"a_long_name_{n}": n * at for n in range(30)} | {"w": "x" * 99} for at in (1, 2)]
     one, other = (describe_call("f", plan=plan) for plan in plans)
     assert one != other and "'a_long_name_7': 7, ...}" in one and len(one) < 250
+
+
+def test_a_refusal_names_a_word_as_a_word():
+    """Each alone is in the sentence; a part of a longer name or number is not."""
+
+    def refuse(text):
+        raise ValueError(text)
+
+    for text, *words in (
+        ("p must be at least 1, got 0", "p", 1, 0),
+        ("num_ranks=4 does not divide ffn_width 10.", "num_ranks", 4, "num_ranks=4", 10),
+        ("80GiB, 2 stages: [('F', 0, 3)] and op('B', 1, 3) wait", 80, "stage", ("F", 0, 3)),
+        ("op('B', 1, -3) of 'order'", ("B", 1, -3), "order", -3),
+    ):
+        expect_error(ValueError, refuse, text, mentions=words)
+    for text, word in (
+        ("pipeline too short", "p"),
+        ("10 is not divisible", 1),
+        ("0.25 is too little", 25),
+        ("2.5 is too little", 2),
+        ("num_ranks is uneven", "rank"),
+        ("steps too small", "m"),
+        ("tp_size=16", "tp_size=1"),
+    ):
+        told = sentence(expect_error, ValueError, refuse, text, mentions=[word])
+        assert f"does not name {str(word)!r}" in told
