@@ -662,10 +662,15 @@ def rank_by_rank_bill(
 OP = re.compile(r"(-?\d+)([FBIW])(-?\d+)")  # stage, kind, microbatch
 
 
+@cache
+def op_in(word):
+    op = OP.fullmatch(word)
+    return op and (op[2], int(op[1]), int(op[3]))
+
+
 def ops(text):
     """'2F7 .' -> [("F", 2, 7), None]; whatever is no op, such as torch's REDUCE_GRAD, is None."""
-    found = [OP.fullmatch(word) for word in text.split()]
-    return [(op[2], int(op[1]), int(op[3])) if op else None for op in found]
+    return [op_in(word) for word in text.split()]
 
 
 @cache
