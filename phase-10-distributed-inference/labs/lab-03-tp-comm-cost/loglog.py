@@ -53,7 +53,7 @@ def loglog_svg(title, series, crossover_bytes=None):
     plot.text(plot.left, 22, title, "fg", "start", 16, "bold")
     key = (
         "filled: measured, not seen by the fit; hollow: given to it; line: predicted; "
-        "dashes: one straight line"
+        "dashes: one c, a and busbw"
     )
     plot.text(plot.left, 42, key, "muted", "start", 12)
     if crossover_bytes and payloads[0] < crossover_bytes < payloads[-1]:
