@@ -135,6 +135,7 @@ def plans_drawn(candidates, tpot_s, ttft_s):
     return plot.figure(
         "Plans by time per further token and tokens per second. " + "; ".join(said) + ".",
         "Each dot is a plan with typical constants; its line reaches from the best box to the "
-        f"worst. Grey dots take longer than {ttft_s * 1e3:.0f} ms for the first token.",
+        "worst on which the plan still starts. The time is logarithmic. Grey dots take longer "
+        f"than {ttft_s * 1e3:.0f} ms for the first token; grey names are slower than the limit.",
         min_width=560,
     )

@@ -87,7 +87,7 @@ def regimes():
 
 
 def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
-    """Share of a decode step that is all-reduce: GPU by TP, from the lowest to the highest source."""
+    """Share of a decode step that is all-reduce: GPU by TP, lowest to highest source."""
     lab03 = solution("lab-03")
     sizes, gpus = (2, 4, 8), ("L40S", "A100", "H100", "B200")
     ticks = [(v / 100, f"{v}%") for v in (0, 20, 40, 60, 80, 100)]

@@ -4,7 +4,7 @@ import math
 import re
 from statistics import median
 
-from labbook.labs import capture, fact, model, solution
+from labbook.labs import capture, fact, facts, model, solution
 
 from labkit.svg import SERIES, Drawing
 
@@ -65,6 +65,7 @@ def token_path():
     """One decode step on two ranks of vLLM, where they meet, and how long each part takes."""
     took = {**read_us(), "embed_tokens": None}  # of the embedding a token reads one row
     message = fact("cus0231")  # measured: one-shot on two H100s, 8 KiB
+    engine = facts()["cus0231"]["setting"]["engine"].replace("vllm", "vLLM")
     steps = (
         ("embed_tokens", "each rank has its own rows", "all-reduce"),
         ("qkv_proj", "column-parallel: the heads of this rank", ""),
@@ -108,8 +109,8 @@ def token_path():
     return d.figure(
         alt,
         "Green: the only places where the ranks meet. Numbers: microseconds of our model's step at "
-        "batch 1, to read a rank's half of a matrix, or of an all-reduce measured with vLLM's own "
-        "kernel.",
+        "batch 1, to read a rank's half of a matrix, or of an all-reduce measured with the kernel "
+        f"of {engine}, in a CUDA graph.",
     )
 
 

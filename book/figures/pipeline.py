@@ -297,6 +297,6 @@ def users_served():
     alt = "Tokens per second against users, both logarithmic. " + "; ".join(said) + "."
     caption = (
         "Our 8B model decoding on H100s, with lab 03's reading, arithmetic and messages. A "
-        "line ends with a dot where the cache is full."
+        "line ends with a mark where the cache is full."
     )
     return plot.figure(alt, caption, min_width=480)
