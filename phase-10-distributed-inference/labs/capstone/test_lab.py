@@ -300,15 +300,21 @@ def test_touched_bytes__experts_that_somebody_chose(lab):
             idea = "an expert stays unread when every token passes it by"
             close(lab.touched_bytes(always, routed, experts, top_k, tokens), expected, idea)
         # 2.5 tokens twice, independent of each other, are 5
-        missed = 1 - distinct_experts(experts, 1, 5) / experts
-        expected = routed * (1 - math.sqrt(missed))
-        idea = "a mean of 2.5 tokens a step is asked for as well"
-        close(lab.touched_bytes(0, routed, experts, 1, 2.5), expected, idea)
+        for twice in (5, 1):
+            missed = 1 - distinct_experts(experts, 1, twice) / experts
+            expected = routed * (1 - math.sqrt(missed))
+            idea = f"a mean of {twice / 2} tokens a step is asked for as well"
+            close(lab.touched_bytes(0, routed, experts, 1, twice / 2), expected, idea)
     near = lab.touched_bytes(5 * GB, 100 * GB, 128, 8, 1000)
     close(near, 105 * GB, "everybody is chosen", 1e-6)
     good = {"always_bytes": 1, "experts_bytes": 1, "num_experts": 8, "top_k": 2, "tokens": 2}
     expect_refusals(
-        lab.touched_bytes, good, always_bytes=[-5, NAN], experts_bytes=[-5], top_k=[0, 9]
+        lab.touched_bytes,
+        good,
+        always_bytes=[-5, NAN],
+        experts_bytes=[-5],
+        top_k=[0, 9],
+        tokens=[0],
     )
 
 
@@ -429,7 +435,9 @@ def test_serve__prompts_stop_the_decoding_of_others(lab):
         close(got["tpot_s"], float(tpot), f"tpot_s, {idea}")
         close(got["tokens_per_s"], float(rate), f"tokens_per_s, {idea}")
     good = {"step_s": 0.01, "prefill_s": 0.1, "output_tokens": 9, "concurrency": 4, "slots": 4}
-    expect_refusals(lab.serve, good, step_s=[NAN, 0], prefill_s=[-1], slots=[-1, 0])
+    expect_refusals(
+        lab.serve, good, step_s=[NAN, 0], prefill_s=[-1], output_tokens=[-3], slots=[-1, 0]
+    )
 
 
 @pytest.mark.points(4)
@@ -462,9 +470,14 @@ def test_cost_per_million_tokens__all_gpus_all_seconds(lab):
         expected = float(minutes / 60 * gpus * Fraction(price))
         got = lab.cost_per_million_tokens(rate, gpus, price)
         close(got, expected, "seconds for a million x price of all GPUs per second")
+    close(lab.cost_per_million_tokens(100.0, 8, 0), 0, "a price may be 0")
     good = {"tokens_per_s": 100.0, "num_gpus": 8, "price_per_gpu_hour": 2.0}
     expect_refusals(
-        lab.cost_per_million_tokens, good, tokens_per_s=[-100.0], price_per_gpu_hour=[NAN, -2.0]
+        lab.cost_per_million_tokens,
+        good,
+        tokens_per_s=[-100.0],
+        num_gpus=[-8],
+        price_per_gpu_hour=[NAN, -2.0],
     )
 
 
@@ -479,13 +492,18 @@ def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
 def test_choose__most_tokens_per_gpu_within_the_limits(lab):
     """Of the plans within both limits, the most tokens/s per GPU."""
     eight, one = candidate("eight", 8, 0.1, 0.035, 800), candidate("one", 1, 0.1, 0.035, 100)
-    even = [candidate(name, 1, 0.1, 0.02, 200, spread=1.0) for name in "ab"]
+    even = [candidate(name, 1, 0.1, 0.02, 200, spread=1.0) for name in "ba"]
     none = {"choice": None, "runner_up": None, "close": False}
     for plans, limits, expected, idea in [
         ([one], (None, 0.03), none, "the typical time keeps a limit, not the best"),
         ([one], (0, None), none, "None is no limit, 0 is one that nobody keeps"),
         ([eight, one], (None, None), ["one", "eight"], "a tie goes to fewer GPUs"),
-        (even, (None, None), ["a", "b"], "as good as the choice's worst is close"),
+        (
+            even,
+            (None, None),
+            ["b", "a"],
+            "a tie goes to the earlier; as good as its worst is close",
+        ),
     ]:
         if expected is not none:
             expected = {"choice": expected[0], "runner_up": expected[1], "close": True}
@@ -539,13 +557,15 @@ def test_regret__is_what_the_choice_costs(lab):
     best = measured["TP4"]
     for factors in itertools.product([0.3, 1.0, 2.5], repeat=3):
         predicted = {n: v * f for (n, v), f in zip(measured.items(), factors, strict=True)}
+        predicted = dict(draw.sample(list(predicted.items()), 3))  # names have no order
         chosen = sorted(predicted, key=lambda name: predicted[name])[-1]
         expected = (best - measured[chosen]) / best
         got = lab.regret(predicted, measured)
         expect_close(got, expected, atol=1e-12, idea="measured best less measured choice")
-    others = {"TP2": 1.0, "TP4": 2.0, "TP16": 3.0}, {"TP2": 1.0}, {}
+    others = {"TP2": 1.0, "TP4": 2.0, "TP16": 3.0}, {"TP2": 1.0}, {}, measured | {"TP16": 3.0}
     for predicted in others:
         expect_error(ValueError, lab.regret, predicted, measured, idea="both hold the same names")
+    expect_error(ValueError, lab.regret, {}, {}, idea="there is nothing to choose from")
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------
@@ -659,6 +679,9 @@ def test_link_line__flat_or_too_few(lab):
     """Times that do not grow with the size give no finite rate; one size gives no line."""
     draw = random.Random(75)
     sizes, us = draw.sample(range(1000, 99_999), 3), draw.randint(1, 999) / 2
+    two = [(1000, 1.0), (2000, 1.0 + us)]
+    idea = "two sizes give a line, which may begin below 0"
+    expect_close(lab.link_line(two)[0], 1 - us, atol=1e-9, part="[0]", idea=idea)
     for grows, idea in [
         (0, "a flat line has no slope to divide by"),
         (-1e-3, "a line that falls has no rate either"),
@@ -742,6 +765,31 @@ def test_diagnose__a_slow_rank_is_who_the_others_wait_for(lab):
             **links(num_ranks, draw)
         )  # fmt: skip
         expect_diagnosis(lab, *run, idea="compare what each rank computes, without its waiting")
+    for num_ranks in (3, 4):
+        paces = [draw.uniform(900, 1100) for _ in range(num_ranks - 1)]
+        paces.insert(slow := draw.randrange(num_ranks), draw.uniform(1900, 4000))
+        evidence, step_us = in_step(paces)
+        saved_us = step_us - in_step(sorted(paces)[:-1])[1]
+        truth = {"cause": "slow-rank", "where": slow, "cost": saved_us / step_us}
+        idea = "the step at the pace of the slowest of the others; a rank that waits spins"
+        expect_diagnosis(lab, evidence, truth, tolerance=1e-6, idea=idea)
+
+
+def in_step(paces, transfer_us=50, segments=5, num_steps=16):
+    """Evidence of ranks that compute so many us between two collectives, and a step's us.
+
+    There is no noise. All cores are as busy, for a rank that waits spins.
+    """
+    evidence, _ = runs.tensor_parallel(99, num_ranks=len(paces), num_steps=num_steps)
+    period = max(paces) + transfer_us
+    step_us, ranks = segments * period, []
+    for pace in paces:
+        calls = [["all_reduce", 2048, n * period + pace, (n + 1) * period] for n in range(segments)]
+        about = {"requests": 1, "tokens": 1, "collectives": calls}
+        times = [{"start_us": n * step_us, "end_us": (n + 1) * step_us} for n in range(num_steps)]
+        ranks.append({"steps": [about | time for time in times]})
+    busy = [[0.99] * len(paces)] * 10
+    return evidence | {"ranks": ranks, "processor": {"ranks": busy, "cores": busy}}, step_us
 
 
 @pytest.mark.points(4)
@@ -828,6 +876,12 @@ def test_diagnose__the_start_up_tells(lab):
             runs.started, seed, tp_size=tp_size, world_size=world_size, num_kv_heads=kv_heads
         )
         expect_diagnosis(lab, *run, tolerance=1e-9, idea="hold the start-up against the plan")
+    evidence, _ = runs.started(99, tp_size=4, world_size=4, num_kv_heads=8)
+    for process in evidence["start_up"]:  # an engine that does not divide the heads it could
+        process["kv_cache"] = process["kv_cache"] | {"kv_heads": 8}
+    truth = {"cause": "copied-heads", "where": None, "cost": 3 / 4}
+    idea = "what each rank holds, against what there is to hold"
+    expect_diagnosis(lab, evidence, truth, tolerance=1e-9, idea=idea)
     for stages in (2, 3, 4):
         evidence, _ = runs.in_flight(stages, num_stages=stages, num_requests=stages)
         alone = {"rank": 0, "world_size": 1}
