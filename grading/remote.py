@@ -30,8 +30,9 @@ MAX_BYTES = 64 << 20  # that one check may send, and have its collectives make: 
 ARRAY_BYTES = 256  # what an array takes besides its numbers
 MAX_NAME = 200
 HERE = (
-    "the grader has Python with numpy, pytest, labkit, collectives and the lab's given files, and "
-    "no other packages, processes or programs, and no network"
+    "the grader has Python with numpy, pytest, labkit, collectives and the lab's given files, at "
+    "most 32 threads, and no other packages, processes or programs, no locks of files, no shared "
+    "memory and no network"
 )
 KEPT_OUTPUT = 4000
 
@@ -177,7 +178,7 @@ class RemoteLab:
             case ("raised", str(kind), str(message), (int() | None) as line):
                 if kind == "AssertionError" and not message.strip():
                     message = self._source_line(line) or "without a message"
-                if kind in ("BlockingIOError", "PermissionError"):  # what the walls answer
+                if _of_the_walls(kind, message):
                     message = f"{message[: MAX_TEXT // 2]}; {HERE}"
                 error = _exception(kind, message[:MAX_TEXT])
                 if isinstance(error, MemoryError):
@@ -236,7 +237,7 @@ class RemoteLab:
                 message = message[:MAX_TEXT]
                 where = f"starter.py line {line}: " if line else "starter.py: "
                 why = f"{where}{kind[:MAX_NAME]}: {message} (while it was imported)"
-                if kind == "ModuleNotFoundError":
+                if kind == "ModuleNotFoundError" or _of_the_walls(kind, message):
                     why += f"; {HERE}"
                 if kind in ("SyntaxError", "IndentationError", "TabError"):
                     why = f"{where}{message}"
@@ -428,6 +429,11 @@ def _refusal(error):
     return "error", kind.__name__, str(error)[:500]
 
 
+def _of_the_walls(kind, message):
+    """Whether it is what the sandbox answers to what it denies."""
+    return kind in ("BlockingIOError", "PermissionError") or "start new thread" in message
+
+
 _UNUSABLE = {"StopIteration", "StopAsyncIteration", "ExceptionGroup"}
 
 
@@ -438,6 +444,8 @@ def _exception(kind, message):
     if issubclass(found, Exception) and kind not in _UNUSABLE:
         with contextlib.suppress(TypeError):  # as UnicodeDecodeError raises, which takes five
             return found(message)
+        if issubclass(found, ValueError):
+            return ValueError(message)
     return type(kind, (Stopped,), {})(message)
 
 
@@ -455,8 +463,9 @@ def _carry_over(given, changed):
     what copying its arguments at the start gives to anybody.
     """
     match given, changed:
-        case (np.ndarray(), np.ndarray()) if given.shape == changed.shape:
+        case (np.ndarray(), np.ndarray()) if given.size == changed.size:
             if given.dtype == changed.dtype and given.flags.writeable:
+                given.shape = changed.shape
                 given[...] = changed
         case (list(), list()):
             given[:] = changed

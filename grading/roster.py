@@ -45,7 +45,13 @@ def read_roster(path) -> list[Person]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("cp1252", "replace")
-    text = text.lstrip("\r\n")
+    try:
+        return _unlike(_people_in(text.lstrip("\r\n"), path), path)
+    except csv.Error as error:
+        raise Problem(f"--roster {path} is no CSV file: {error}") from None
+
+
+def _people_in(text, path):
     comma = max(",;\t", key=text.partition("\n")[0].count)
     # some spreadsheets leave out the commas behind a line's last full cell
     lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=comma, restval="")
@@ -64,7 +70,7 @@ def read_roster(path) -> list[Person]:
         person = {field: cell for field, cell in cells if field and cell}
         if person.get("name", "Points Possible") != "Points Possible":  # a line of Canvas' own
             people.append(Person(person["name"], **person))
-    return _unlike(people, path)
+    return people
 
 
 def _nfc(text):

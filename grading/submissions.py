@@ -51,7 +51,7 @@ _TIMES = "%Y-%m-%d-%H-%M-%S", "%b %d %Y %I:%M %p", "%B %d %Y %I:%M %p", "%d %B %
 _WRAPPER = re.compile(r"(?i)(assignment_\d+_export|.*-submissions|submissions?)")
 _STARTER = re.compile(
     r"(?i)(?!\.)(?:.*[-_ ])?starter(?:[-_ ]?(?P<lab>\d\d|capstone))?"
-    r"(?:[-_ ]?\(?(?P<version>\d{1,3})\)?)?\.py"
+    r"(?:(?: -)? copy)?(?:[-_ ]?\(?(?P<version>\d{1,3})\)?)?\.py"
 )
 _LAB = re.compile(r"(?i)(?:^|[^a-z0-9])(?:lab[-_ ]?0?(\d{1,2})(?!\d)|capstone(?![a-z]))")
 
@@ -454,12 +454,12 @@ def _zip_entries(opener, prefix, found):
     if prefix:
         yield _Entry((*prefix, ""))
     where = clean("/".join(prefix)) or "the zip file"
-    for member in archive.infolist():
+    for member in {one.filename: one for one in archive.infolist()}.values():  # the last of a name
         name = member.filename.replace("\\", "/")
         parts = tuple(part for part in name.split("/") if part not in ("", "."))
         if not parts or _SKIPPED & set(parts) or member.is_dir() and prefix:
             continue
-        if name.startswith("/") or ".." in parts or ":" in parts[0]:
+        if name.startswith("/") or ".." in parts or re.fullmatch("[A-Za-z]:", parts[0]):
             why = "a path out of the zip file"
             found.ignored.append((clean(f"{where}: {member.filename}"), why))
         elif member.is_dir():
@@ -483,6 +483,8 @@ def _read_member(archive, opener, member, limit):
     if _is_link(member):
         raise Problem("a symbolic link in a zip file; hand in the file itself")
     _check_size(member.file_size, limit)
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Problem("packed in a way that few programs read; pack it as an ordinary zip file")
     try:
         with (archive or zipfile.ZipFile(opener())).open(member) as file:
             return file.read(member.file_size)
@@ -491,15 +493,13 @@ def _read_member(archive, opener, member, limit):
 
 
 def _listing_bytes(file):
-    """What the end of a zip file says of the length of its listing; 0 if it says nothing."""
-    end = file.seek(0, os.SEEK_END)
-    file.seek(max(0, end - 70_000))
-    tail = file.read()
+    """How long the listing is by the end of the zip file; 0 if it says nothing.
+
+    Asked of the function by which ZipFile itself finds it: a second reader could be misled.
+    """
+    end = zipfile._EndRecData(file)
     file.seek(0)
-    short, long = tail.rfind(b"PK\5\6"), tail.rfind(b"PK\6\6")
-    if long >= 0:
-        return int.from_bytes(tail[long + 40 : long + 48], "little")
-    return int.from_bytes(tail[short + 12 : short + 16], "little") if short >= 0 else 0
+    return end[zipfile._ECD_SIZE] if end else 0
 
 
 def _with_inner_zips(entries, found, depth):

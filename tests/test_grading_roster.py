@@ -141,6 +141,7 @@ def test_what_could_be_two_peoples_is_a_question_and_stays_under_its_own_name(pe
         ("", "no column called name"),
         ("mail,id\nx,1\n", "no column called name"),
         ("name,id\nBo,1\nBo,1\n", r"Bo \(1\) is there twice"),
+        ("name,id\n" + "x" * 200_000 + ",1\n", "no CSV file: field larger"),
         (None, "cannot be read"),
     ],
 )

@@ -508,6 +508,44 @@ def test_a_zip_that_lies_about_its_size(tmp_path):
     assert by["ada", "lab-01"].source is None or len(by["ada", "lab-01"].source) <= 10
 
 
+@pytest.mark.parametrize("how", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_is_unpacked_only_in_ways_that_can_be_bounded(tmp_path, how):
+    """Of these Python unpacks as much as there is, whatever the size it is asked for."""
+    path = tmp_path / "all.zip"
+    with zipfile.ZipFile(path, "w", how) as archive:
+        archive.writestr("ada/starter-01.py", bytes(50 << 20))
+    data, size = path.read_bytes(), (50 << 20).to_bytes(4, "little")
+    path.write_bytes(data.replace(size, (10).to_bytes(4, "little")))
+    tracemalloc.start()
+    _, by = found_in(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "ordinary zip file" in by["ada", "lab-01"].problem and peak < 10 << 20
+
+
+def test_of_two_files_of_one_name_the_later_counts(tmp_path):
+    """As it does for whoever unpacks the zip file."""
+    path = tmp_path / "all.zip"
+    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("ada/starter-01.py", b"old = 1\n")
+        archive.writestr("ada/starter-01.py", CODE)
+    assert found_in(path)[1]["ada", "lab-01"].source == CODE
+
+
+def test_names_of_other_systems_are_read(tmp_path):
+    """A copy's name by Windows and by macOS, the second copies, and a colon in a folder's name."""
+    names = ["starter-01 - Copy.py", "starter-01 copy.py"]
+    names += ["starter-01 - Copy (2).py", "starter-01 copy 2.py", "Lab 1: sharding/starter.py"]
+    members = {f"s{n}/{name}": CODE for n, name in enumerate(names)}
+    found, by = found_in(zipped(tmp_path / "all.zip", members))
+    assert set(by) == {(f"s{n}", "lab-01") for n in range(5)} and not found.ignored
+    (tmp_path / "ada").mkdir()
+    zipped(tmp_path / "ada/work.zip", {"Lab 1: sharding/starter.py": CODE, "C:/x/starter.py": CODE})
+    found, by = found_in(tmp_path / "ada", student="ada")
+    assert by["ada", "lab-01"].source == CODE
+    assert [why for _, why in found.ignored] == ["a path out of the zip file"]
+
+
 def test_broken_zips_are_named(tmp_path):
     write(tmp_path, "ada/work.zip", data=b"PK\3\4 this is no zip file")
     write(tmp_path, "bo/starter-01.py")
@@ -637,6 +675,8 @@ def test_a_zip_file_of_too_many_files_is_not_listed(tmp_path, monkeypatch, count
     write(tmp_path, "bo/starter-01.py")
     path = zipped(tmp_path / "eve/lab-01.zip", {f"{n}": b"" for n in range(count)})
     if count > 30:
+        with zipfile.ZipFile(path, "a") as archive:  # and the last name says that it is short
+            archive.writestr("PK\6\6" + "\0" * 60, b"")
         monkeypatch.setattr(submissions.zipfile, "ZipFile", None)  # its list is too long
     _, by = found_in(tmp_path)
     assert by["bo", "lab-01"].source == CODE

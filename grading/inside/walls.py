@@ -166,6 +166,9 @@ _DENIED = {  # name: (x86_64, arm64)
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
     "memfd_create": (319, 279),
+    "vmsplice": (278, 75),  # a pipe keeps the pages it is given, and the limit does not see them
+    "splice": (275, 76),
+    "tee": (276, 77),
     "fallocate": (285, 47),  # of the file that it prints to, beyond the largest size of files
     "setxattr": (188, 5),  # of the file that it prints to: kernel memory that nothing bounds
     "lsetxattr": (189, 6),
@@ -217,8 +220,8 @@ _NEW = 424
 _MMAP = (9, 222)
 _SHARED, _ANONYMOUS = 0x01, 0x20
 _FCNTL = (72, 25)
-# F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
-_FCNTL_DENIED = 6, 7, 37, 38, 1024, 1026
+# F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+_FCNTL_DENIED = 6, 7, 37, 38, 1024, 1026, 1031
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

@@ -20,7 +20,7 @@ ARRAY_VALUES = 40  # that an array counts as, however few its elements: it is as
 MAX_DEPTH = 32
 MAX_COLLISIONS = 4  # of a dict's keys: what has one hash is compared, each with each
 
-MAX_TEXT = 2000  # of an exception's message
+MAX_TEXT = 20_000  # of an exception's message
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -113,7 +113,7 @@ def _tagged(value, default, octets, depth):
         octets.append(value)
         return {"bytes": len(value)}
     if kind is Fraction:
-        return {"fraction": [value.numerator, value.denominator]}
+        return {"fraction": [int(value.numerator), int(value.denominator)]}  # numpy's whole ones
     if kind is slice:
         bounds = value.start, value.stop, value.step
         if not all(isinstance(bound, (int, np.integer, type(None))) for bound in bounds):
