@@ -126,9 +126,12 @@ def test_rank_shape__refuses_what_does_not_divide(lab):
             continue
         idea = f"{wrong} does not divide by {tp_size}"
         expect_error(ValueError, lab.rank_shape, parameter, model, tp_size, idea=idea)
-    for split in chance.sample(["rows", "columns", "heads", "vocab"], 4):
+    for split in chance.sample(["rows", "columns", "heads", "vocab", "whole"], 5):
         parameter = {"name": "x.weight", "shape": [160, 96], "split": split, "where": 0}
-        expect_error(ValueError, lab.rank_shape, parameter, model, 0, idea="ranks start at 1")
+        for below in (0, -2):
+            expect_error(
+                ValueError, lab.rank_shape, parameter, model, below, idea="ranks start at 1"
+            )
 
 
 TERMS = {
