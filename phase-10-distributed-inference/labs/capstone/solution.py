@@ -362,7 +362,7 @@ def diagnose(evidence):
     "copied-heads"    ranks hold the same KV heads; cost: the part of the cache that is copies
     "starved"         fewer requests in flight than stages; cost: the part of the stages' time idle
     "slow-stage"      where = the stage. It sets the period; cost: the part of lab 04's makespan
-                      that would be saved at the typical stage's pace
+                      that would be saved at the typical stage's pace, the (lower) median's
     "no-overlap"      transfers are waited for, not hidden; cost: the part of the step waited for,
                       less the healthy run's
 

@@ -267,7 +267,8 @@ def test_memory_verdicts__bad_input(lab):
     asked = (draw.uniform(1e9, 1e11), 1.0, 1e8, 1e8, [STATE], 1, 1, 10)
     parts = [0, 1.01, -draw.random(), float("nan"), draw.randint(2, 99), 1.0]
     good = dict(zip(VERDICTS_OF, asked, strict=True))
-    expect_refusals(lab.memory_verdicts, good, weights_bytes=[NAN, -1e6], other_bytes=[NAN, -1e6])
+    counts = ("reported_bytes", "weights_bytes", "other_bytes")
+    expect_refusals(lab.memory_verdicts, good, **{name: [NAN, -1e6] for name in counts})
     for wrong in draw.sample(parts, len(parts)):
         if wrong == 1.0:  # which is all of it
             assert lab.memory_verdicts(*asked)["weights_load"] is True
@@ -307,6 +308,7 @@ def test_touched_bytes__experts_that_somebody_chose(lab):
             close(lab.touched_bytes(0, routed, experts, 1, twice / 2), expected, idea)
     near = lab.touched_bytes(5 * GB, 100 * GB, 128, 8, 1000)
     close(near, 105 * GB, "everybody is chosen", 1e-6)
+    close(lab.touched_bytes(5, 0, 8, 2, 3), 5, "experts may hold nothing here")
     good = {"always_bytes": 1, "experts_bytes": 1, "num_experts": 8, "top_k": 2, "tokens": 2}
     expect_refusals(
         lab.touched_bytes,
@@ -345,7 +347,13 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
             close(got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
     good = {"weight_bytes": 1, "kv_bytes": 1, "macs": 1, "tokens": 1} | SPEEDS
     expect_refusals(
-        lab.decode_compute_s, good, tokens=[-3, 0], kv_bytes=[-1], memory_bytes_per_s=[0]
+        lab.decode_compute_s,
+        good,
+        tokens=[-3, 0],
+        kv_bytes=[-1],
+        memory_bytes_per_s=[0],
+        weight_bytes=[-1],
+        macs=[-1],
     )
 
 
@@ -365,7 +373,11 @@ def test_ridge_tokens__where_the_roofs_meet(lab):
         idea = "bytes / bandwidth = 2 x tokens / flops"
         close(lab.ridge_tokens(width, memory, flops), low, idea, 1e-9)
     expect_refusals(
-        lab.ridge_tokens, {"bytes_per_weight": 2} | SPEEDS, bytes_per_weight=[0], flops_per_s=[NAN]
+        lab.ridge_tokens,
+        {"bytes_per_weight": 2} | SPEEDS,
+        bytes_per_weight=[0],
+        flops_per_s=[NAN],
+        memory_bytes_per_s=[0],
     )
 
 
@@ -436,7 +448,13 @@ def test_serve__prompts_stop_the_decoding_of_others(lab):
         close(got["tokens_per_s"], float(rate), f"tokens_per_s, {idea}")
     good = {"step_s": 0.01, "prefill_s": 0.1, "output_tokens": 9, "concurrency": 4, "slots": 4}
     expect_refusals(
-        lab.serve, good, step_s=[NAN, 0], prefill_s=[-1], output_tokens=[-3], slots=[-1, 0]
+        lab.serve,
+        good,
+        step_s=[NAN, 0],
+        prefill_s=[-1],
+        output_tokens=[-3],
+        slots=[-1, 0],
+        concurrency=[0],
     )
 
 
@@ -561,11 +579,13 @@ def test_regret__is_what_the_choice_costs(lab):
         chosen = sorted(predicted, key=lambda name: predicted[name])[-1]
         expected = (best - measured[chosen]) / best
         got = lab.regret(predicted, measured)
-        expect_close(got, expected, atol=1e-12, idea="measured best less measured choice")
+        idea = "measured: best less choice, as a part of the best"
+        expect_close(got, expected, atol=1e-12, idea=idea)
     others = {"TP2": 1.0, "TP4": 2.0, "TP16": 3.0}, {"TP2": 1.0}, {}, measured | {"TP16": 3.0}
     for predicted in others:
         expect_error(ValueError, lab.regret, predicted, measured, idea="both hold the same names")
     expect_error(ValueError, lab.regret, {}, {}, idea="there is nothing to choose from")
+    expect_close(lab.regret({"TP2": 9.0}, {"TP2": 5.0}), 0, atol=1e-12, idea="one may be all")
 
 
 # --- Part B: debug the classics ------------------------------------------------------------------
@@ -688,6 +708,7 @@ def test_link_line__flat_or_too_few(lab):
     ]:
         got = lab.link_line([(size, us + grows * size) for size in sizes])
         expect_equal(got[1], math.inf, part="[1]", idea=idea)
+        expect_close(got[0], us, atol=1e-6 * us, part="[0]", idea="where the line begins")
     one_size = [(sizes[0], us), (sizes[0], 2 * us)]
     expect_error(ValueError, lab.link_line, one_size, mentions=["sizes"])
 
@@ -754,7 +775,7 @@ def expect_diagnosis(lab, evidence, truth, tolerance=0.1, idea=""):
 def test_diagnose__a_slow_rank_is_who_the_others_wait_for(lab):
     """A rank is slow that computes longer, not one that waits, spins or often comes last"""
     draw = random.Random(94)
-    expect_diagnosis(lab, *made(runs.tensor_parallel, 94))
+    expect_diagnosis(lab, *made(runs.tensor_parallel, 94), idea="noise is no fault")
     for seed in draw.sample(range(8), 8):
         num_ranks = draw.choice([2, 3, 4])
         slow, strength = seed % num_ranks, draw.uniform(1.8, 4)
@@ -765,31 +786,41 @@ def test_diagnose__a_slow_rank_is_who_the_others_wait_for(lab):
             **links(num_ranks, draw)
         )  # fmt: skip
         expect_diagnosis(lab, *run, idea="compare what each rank computes, without its waiting")
-    for num_ranks in (3, 4):
-        paces = [draw.uniform(900, 1100) for _ in range(num_ranks - 1)]
-        paces.insert(slow := draw.randrange(num_ranks), draw.uniform(1900, 4000))
+    for slowest in (draw.uniform(1510, 1590), draw.uniform(1900, 4000)):
+        paces = [1000, 1200, draw.uniform(1000, 1200)]
+        paces.insert(slow := draw.randrange(4), slowest)
         evidence, step_us = in_step(paces)
         saved_us = step_us - in_step(sorted(paces)[:-1])[1]
         truth = {"cause": "slow-rank", "where": slow, "cost": saved_us / step_us}
-        idea = "the step at the pace of the slowest of the others; a rank that waits spins"
+        idea = "the mean step at the pace of the slowest of the others; a rank that waits spins"
         expect_diagnosis(lab, evidence, truth, tolerance=1e-6, idea=idea)
+    evidence, _ = in_step(draw.sample([1000, 1245, 1100], 3))
+    idea = "a healthy rank computes up to 1.25 times as long as another"
+    expect_diagnosis(lab, evidence, HEALTHY, idea=idea)
 
 
-def in_step(paces, transfer_us=50, segments=5, num_steps=16):
-    """Evidence of ranks that compute so many us between two collectives, and a step's us.
+HEALTHY = {"cause": "healthy", "where": None, "cost": 0.0}
 
-    There is no noise. All cores are as busy, for a rank that waits spins.
+
+def in_step(paces, transfer_us=50, segments=5):
+    """Evidence of ranks that compute so many us between two collectives, and the mean step's us.
+
+    There is no noise; the last steps are longer than the first. All cores are as busy, for a rank
+    that waits spins.
     """
-    evidence, _ = runs.tensor_parallel(99, num_ranks=len(paces), num_steps=num_steps)
-    period = max(paces) + transfer_us
-    step_us, ranks = segments * period, []
-    for pace in paces:
-        calls = [["all_reduce", 2048, n * period + pace, (n + 1) * period] for n in range(segments)]
-        about = {"requests": 1, "tokens": 1, "collectives": calls}
-        times = [{"start_us": n * step_us, "end_us": (n + 1) * step_us} for n in range(num_steps)]
-        ranks.append({"steps": [about | time for time in times]})
+    evidence, _ = runs.tensor_parallel(99, num_ranks=len(paces), num_steps=16)
+    ranks, now = [{"steps": []} for _ in paces], 0
+    for length in [1] * 12 + [4] * 4:
+        period = length * (max(paces) + transfer_us)
+        for rank, pace in zip(ranks, paces, strict=True):
+            ends = [(n + 1) * period for n in range(segments)]
+            calls = [["all_reduce", 2048 * length, e - period + length * pace, e] for e in ends]
+            about = {"requests": 1, "tokens": 1, "collectives": calls}
+            rank["steps"].append(about | {"start_us": now, "end_us": now + ends[-1]})
+        now += segments * period
     busy = [[0.99] * len(paces)] * 10
-    return evidence | {"ranks": ranks, "processor": {"ranks": busy, "cores": busy}}, step_us
+    found = evidence | {"ranks": ranks, "processor": {"ranks": busy, "cores": busy}}
+    return found | {"healthy": {key: found[key] for key in found if key != "healthy"}}, now / 16
 
 
 @pytest.mark.points(4)
@@ -822,6 +853,17 @@ def test_diagnose__a_link_is_slow_or_unsteady(lab):
         bad_steps=0.001,
     )  # fmt: skip
     expect_diagnosis(lab, *run, idea="one bad step of 105 is beyond the 99th percentile")
+    usual, usual_us = in_step([1000, 1020])
+    for transfer_us in (60, 90):
+        evidence, step_us = in_step([1000, 1020], transfer_us)
+        truth = {"cause": "slow-link", "where": "link", "cost": (step_us - usual_us) / step_us}
+        idea = "of what the healthy run's transfer takes: 1.2 times is noise, 1.8 times is slow"
+        truth = truth if transfer_us > 60 else HEALTHY
+        expect_diagnosis(lab, evidence | {"healthy": usual}, truth, tolerance=1e-6, idea=idea)
+    evidence, _ = runs.tensor_parallel(4, latency_factor=9, rate_factor=9, bad_steps=0.1)
+    same = {key: evidence[key] for key in evidence if key != "healthy"}
+    idea = "the tail against the healthy run's tail: here it is as long"
+    expect_diagnosis(lab, evidence | {"healthy": same}, HEALTHY, idea=idea)
 
 
 def stop(evidence, rank, number, us=400_000):
@@ -918,6 +960,18 @@ def test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage(lab):
             slow=slow, strength=draw.uniform(1.6, 3),
         )  # fmt: skip
         expect_diagnosis(lab, *run, idea="busy time per microbatch, stage by stage")
+    for busy, slow, count, every, idea in (
+        ([50, 100], 1, 8, 0, "of two stages the faster one is the typical"),
+        ([100, 100, 180, 100], 2, 1, 0, "one microbatch: every stage works once"),
+        ([50, 100, 100, 100], None, 8, 0, "a fast stage makes no other one slow"),
+        ([100] * 4, None, 8, 300, "whoever waits for work is not slow"),
+    ):
+        rows, total = stages_of(busy, count, every)
+        _, without = stages_of([min(us, sorted(busy)[(len(busy) - 1) // 2]) for us in busy], count)
+        truth = {"cause": "slow-stage", "where": slow, "cost": 1 - without / total}
+        evidence = {"plan": run[0]["plan"], "microbatches": rows, "healthy": run[0]["healthy"]}
+        truth = HEALTHY if slow is None else truth
+        expect_diagnosis(lab, evidence, truth, tolerance=1e-9, idea=idea)
     evidence, truth = made(runs.in_flight, 3, num_stages=3, num_requests=1)
     times = evidence["requests"][0]["token_us"]
     came = [0, *times[5::6]]
@@ -925,6 +979,20 @@ def test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage(lab):
         {"arrived_us": came[n], "token_us": times[6 * n : 6 * n + 6]} for n in range(4)
     ]
     expect_diagnosis(lab, evidence, truth, idea="four requests, one after the other: one in flight")
+
+
+def stages_of(busy_us, count, every_us=0):
+    """(microbatches without noise, when the last one is done); one comes each every_us."""
+    came, stages = [n * every_us for n in range(count)], []
+    for us in busy_us:
+        free, rows = 0, []
+        for at in came:
+            asked, received = free, max(free, at)
+            free = received + us
+            rows.append([asked, received, free, free])
+        came = [row[2] for row in rows]
+        stages.append(rows)
+    return stages, came[-1]
 
 
 @pytest.mark.points(1)
@@ -940,6 +1008,33 @@ def test_diagnose__an_overlap_that_is_lost(lab):
             payload=draw.uniform(0.4, 1),
         )
         expect_diagnosis(lab, *run, tolerance=0.02, idea="waiting against the healthy run's")
+    (spans, share), (usual, usual_share) = (spans_of(draw, waited) for waited in (5000, 900))
+    plan, healthy = run[0]["plan"], {"spans": usual}
+    evidence = {"plan": plan, "spans": spans, "healthy": {"plan": plan} | healthy}
+    truth = {"cause": "no-overlap", "where": None, "cost": share - usual_share}
+    idea = "of a step, from its first span to its last, what was waited; to issue is not to wait"
+    expect_diagnosis(lab, evidence, truth, tolerance=0.01, idea=idea)
+    evidence["healthy"] = {"plan": plan, "spans": spans}
+    idea = "it waits as long as on the healthy day"
+    expect_diagnosis(lab, evidence, HEALTHY, tolerance=0.01, idea=idea)
+
+
+def spans_of(draw, waited):
+    """(the spans of two ranks, with gaps between them; the part of their time that is waiting)."""
+    ranks, waits, total = [], 0, 0
+    for _ in range(2):
+        at = draw.randrange(10**6)
+        rows = []
+        for piece in range(8):
+            spans = ("issue", 700), ("wait", waited), ("GEMM", 4000)
+            for lane, us in spans:
+                at += draw.randint(100, 500)
+                us += draw.randint(0, 200)
+                rows.append([lane, f"{lane}[{piece}]", at, at + us])
+                waits, at = waits + us * (lane == "wait"), at + us
+        ranks.append(rows)
+        total += at - rows[0][2]
+    return ranks, waits / total
 
 
 LIKE_THE_RECORDED = (
