@@ -504,7 +504,7 @@ whatever stands there by then.
     return schedule + [["wait_send", "y", peer, peer] for peer in ahead]  ->  return schedule
 
 gemm_reduce_scatter_schedule__everyone_computes_chunk_0_first
-all ranks compute and send the chunks in the order 0, 1, 2, ...
+all ranks compute and send the chunks in the order of the ranks, 0 first
 Right, but rank 0 receives from everybody at once and the others wait for their turn.
     in ahead  ->  in sorted(ahead)
     in behind  ->  in sorted(behind)
