@@ -465,7 +465,8 @@ def _carry_over(given, changed):
     match given, changed:
         case (np.ndarray(), np.ndarray()) if given.size == changed.size:
             if given.dtype == changed.dtype and given.flags.writeable:
-                given.shape = changed.shape
+                if given.shape != changed.shape:
+                    given.shape = changed.shape
                 given[...] = changed
         case (list(), list()):
             given[:] = changed
