@@ -183,7 +183,7 @@ class Worker:
     def _answer(self, name, value, changed):
         try:
             self.link.send("value", value, changed)
-        except (wire.Unsendable, RecursionError) as problem:
+        except wire.Unsendable as problem:
             text = (
                 f"{name} holds {problem}; while grading, arguments and results are plain values: "
                 "numbers, strings, lists, tuples, dicts, numpy arrays"

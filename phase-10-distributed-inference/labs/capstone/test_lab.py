@@ -1009,8 +1009,8 @@ def test_diagnose__an_overlap_that_is_lost(lab):
         )
         expect_diagnosis(lab, *run, tolerance=0.02, idea="waiting against the healthy run's")
     (spans, share), (usual, usual_share) = (spans_of(draw, waited) for waited in (5000, 900))
-    plan, healthy = run[0]["plan"], {"spans": usual}
-    evidence = {"plan": plan, "spans": spans, "healthy": {"plan": plan} | healthy}
+    plan = run[0]["plan"]
+    evidence = {"plan": plan, "spans": spans, "healthy": {"plan": plan, "spans": usual}}
     truth = {"cause": "no-overlap", "where": None, "cost": share - usual_share}
     idea = "of a step, from its first span to its last, what was waited; to issue is not to wait"
     expect_diagnosis(lab, evidence, truth, tolerance=0.01, idea=idea)
