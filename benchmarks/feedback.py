@@ -1,10 +1,9 @@
 """How long a learner waits for a lab's screen, against a floor.
 
 The floor is plain pytest on one empty test that imports numpy, in a folder without our conftest
-and, like ours, without the plugin of hypothesis (it does collect garbage at its end, which ours does
-not). Lab 01 is timed as starter and as solution, the
-other labs as starter and as solution too, without Torch's and vLLM's checks. The commands take
-turns, so that a slow moment of the machine slows all of them.
+and, like ours, without the plugin of hypothesis. (It collects garbage at its end, which ours does
+not.) Each lab is timed as starter and as solution, without Torch's and vLLM's checks. The commands
+take turns, so that a slow moment of the machine slows all of them.
 
     python benchmarks/feedback.py [--rounds 15] [--write]
 
