@@ -14,14 +14,15 @@ help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- environment: created once, touched again only when pyproject.toml changes -------------
-# course.pth lets a REPL, an IDE and the programs in the labs import labkit and collectives.
+# course.pth lets a REPL, an IDE and the programs in the labs import labkit and collectives. Its last
+# line makes `python -m grading` this one, also where a folder called grading lies.
 
 $(PY):
 	@for candidate in "$${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do \
 	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then \
 	    echo "creating $(VENV) with $$("$$candidate" --version)"; \
 	    "$$candidate" -m venv $(VENV) && $(PY) -m pip install -q --disable-pip-version-check "pip>=25.1" \
-	      && $(PY) -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "course.pth").write_text("$(CURDIR)\n$(CURDIR)/$(LABS)\n")' && exit; \
+	      && $(PY) -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "course.pth").write_text("$(CURDIR)\n$(CURDIR)/$(LABS)\nimport grading\n")' && exit; \
 	    rm -rf $(VENV); echo "make: $(VENV) could not be made; it is removed, so make can be tried again" >&2; exit 1; \
 	  fi; \
 	done; echo "make: no Python 3.11 to 3.14 found; install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1
@@ -36,22 +37,23 @@ $(VENV)/.group-%: pyproject.toml | $(PY)
 
 .PHONY: labs
 labs: $(VENV)/.group-labs ## set up, then grade your starters (the main job)
-	@LAB_IMPL=starter $(PY) -m pytest $(LABS) --open-tasks-ok
-	@printf '\nNow you:\n  . $(VENV)/bin/activate\n  open $(LABS)/lab-01-tp-sharding-math/starter.py\n  LAB_IMPL=starter pytest lab-01      (make watch LAB=lab-01 grades at every save)\n'
+	@LAB_IMPL=starter $(PY) -m pytest $(LABS) --open-tasks-ok --scores=$(VENV)/labs.json
+	@LAB_IMPL=starter $(PY) $(LABS)/finale.py $(VENV)/labs.json
+
+# 01, lab-01 and Lab-01 are the same lab
+WHICH = $(shell echo "$(LAB)" | tr A-Z a-z)
+
+.PHONY: lab
+lab: $(VENV)/.group-labs ## grade your starter of one lab: make lab LAB=01
+	@LAB_IMPL=starter $(PY) -m pytest $(or $(filter cap%,$(WHICH)),lab-$(WHICH:lab-%=%)) --open-tasks-ok || test $$? = 1
 
 .PHONY: watch
-watch: $(VENV)/.group-watch ## grade a lab at every save, the task at hand only: make watch LAB=lab-01
-	@LAB_IMPL=starter $(PY) -m watchfiles --filter python --verbosity warning \
-	  "sh -c 'clear; $(PY) -m pytest $(or $(LAB),lab-01) --at-hand --no-summary; echo; echo waiting for a change, Ctrl-C ends'" \
-	  $(LABS)/$(or $(LAB),lab-01)*
+watch: $(VENV)/.group-watch ## grade a lab at every save, the task at hand only: make watch LAB=01
+	@$(PY) -m labkit.watch $(LAB)
 
 .PHONY: test
-test: $(VENV)/.group-test $(VENV)/.group-book$(if $(BROWSER),-test) ## set up, then run all the tests on the solutions
+test: $(VENV)/.group-test $(VENV)/.group-book$(if $(BROWSER),-test) $(if $(BROWSER),pyodide) ## set up, then run all the tests on the solutions
 	@LAB_IMPL=solution $(PY) -m pytest -n auto --dist loadgroup
-
-.PHONY: quick
-quick: $(VENV)/.group-test ## only what the changed files can break, without the slow tests
-	@LAB_IMPL=solution $(PY) -m tests.quick
 
 .PHONY: starters
 starters: $(VENV)/.group-labs ## derive every starter.py from its solution.py (edited ones are kept)
@@ -62,20 +64,16 @@ mistakes: $(VENV)/.group-labs ## show which check rejects each plausible mistake
 	@$(PY) -m labkit.mistakes
 
 .PHONY: grading
-grading: $(VENV)/.group-grading ## install the instructor's tool and show which sandbox this machine gives
+grading: $(VENV)/.group-grading ## install the instructor's tool and try whether this machine can grade
 	@$(PY) -m grading doctor
 
 .PHONY: check-submission
 check-submission: $(VENV)/.group-grading ## what the grader will say of your starter (Linux): make check-submission LAB=lab-01
-	@$(PY) -m grading one $(LABS)/$(or $(LAB),lab-01)*/starter.py --lab $(or $(LAB),lab-01)
+	@$(PY) -m grading run $(LABS)/$(or $(LAB),lab-01)*/starter.py --lab $(or $(LAB),lab-01) --student you --out out/check-submission || test $$? = 1
 
 .PHONY: grading-bench
-grading-bench: $(VENV)/.group-grading-bench ## time the grader beside plain pytest and gradescope-utils
+grading-bench: $(VENV)/.group-grading ## time the grader beside plain pytest
 	@$(PY) benchmarks/grading.py
-
-.PHONY: mutation
-mutation: $(VENV)/.group-mutation ## mutate a solution, run its tests: make mutation LAB=lab-01
-	@$(PY) benchmarks/mutation.py $(LAB)
 
 .PHONY: torch
 torch: $(VENV)/.group-torch ## install Torch for lab 02 (README: CPU or CUDA build)
@@ -96,9 +94,21 @@ vllm: .venv-vllm/.installed ## install vLLM's CPU build into .venv-vllm for lab 
 two-way: $(VENV)/.group-labs ## run a tiny model on two vLLM ranks and print one page (needs make vllm)
 	@$(PY) $(LABS)/lab-02-two-way-tp/two_way.py
 
+.PHONY: pools
+pools: $(VENV)/.group-labs ## prefill in one vLLM, decode in another: what crosses, predicted and counted (needs make vllm)
+	@$(PY) $(LABS)/lab-02-two-way-tp/pools.py
+
+.PHONY: experts
+experts: $(VENV)/.group-labs ## run two tiny mixtures of experts on vLLM in four ways, a page each (needs make vllm)
+	@$(PY) $(LABS)/lab-05-experts/experts.py
+
 .PHONY: incident
 incident: $(VENV)/.group-torch $(VENV)/.group-labs ## replay a capstone incident live: make incident NAME=slow-rank (Linux, root)
 	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents replay $(NAME)
+
+.PHONY: hang
+hang: $(VENV)/.group-torch $(VENV)/.group-labs ## make one hang of lab 06 live, beside its recording: make hang NAME=idle-rank (Linux)
+	@$(PY) $(LABS)/lab-06-hangs/clinic.py replay $(NAME)
 
 .PHONY: record-incidents
 record-incidents: $(VENV)/.group-torch $(VENV)/.group-labs ## record all capstone incidents again (Linux, root, quiet)
@@ -126,8 +136,13 @@ $(VENV)/.hashed-book: book/requirements.txt | $(PY)
 
 $(VENV)/.group-book $(VENV)/.group-book-test: $(VENV)/.hashed-book
 
+# Python for the pages, when npm is here; kept, so a rebuild fetches nothing
+.PHONY: pyodide
+pyodide: $(VENV)/.group-book
+	@$(PY) book/fetch_pyodide.py
+
 .PHONY: book
-book: $(VENV)/.group-book ## build the book into book/build (open index.html)
+book: $(VENV)/.group-book pyodide ## build the book into book/build (open index.html)
 	@$(PY) book/build.py
 
 .PHONY: book-pdf
@@ -135,11 +150,11 @@ book-pdf: $(VENV)/.group-book ## print the book into out/book.pdf (needs Chromiu
 	@$(PY) book/build.py --pdf
 
 .PHONY: serve
-serve: $(VENV)/.group-book ## read the book at localhost:3000; edits appear at once
+serve: $(VENV)/.group-book pyodide ## read the book at localhost:3000; edits appear at once
 	@$(PY) book/build.py --serve
 
 .PHONY: book-test
-book-test: $(VENV)/.group-book-test ## test the book in a real browser (needs Chromium)
+book-test: $(VENV)/.group-book-test pyodide ## test the book in a real browser (needs Chromium)
 	@LAB_IMPL=solution $(PY) -m pytest tests/book
 
 .PHONY: measure-comm
@@ -150,12 +165,9 @@ measure-comm: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time all-reduc
 measure-pipeline: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 04: time a real pipeline of processes, fit, draw
 	@$(PY) $(LABS)/lab-04-pipeline-bubble/measure_pipeline.py --out out/measure-pipeline
 
-# make place MODEL=qwen2.5-72b GPU=h100 GPUS=8 NODES=2 PROMPT=2000 OUTPUT=500 TTFT=0.5 TPOT=0.03
-PLACE_OPTIONS = $(foreach option,MODEL CONFIG GPU GPUS NODES BOX LINK NETWORK PROMPT OUTPUT CONCURRENCY TTFT TPOT CONTEXT PRICE CHECK SVG PLAN QUANT ENGINE MEASURED CALIBRATE UTILIZATION,$(if $($(option)),--$(shell echo $(option) | tr A-Z a-z) "$($(option))"))
-
 .PHONY: place place-facts place-live
-place: $(VENV)/.group-labs ## where to put a model: make place MODEL=qwen2.5-72b GPU=h100 GPUS=8 NODES=2
-	@$(PY) $(LABS)/capstone/place.py $(PLACE_OPTIONS)
+place: $(VENV)/.group-labs ## where to put a model: make place ARGS="--model qwen2.5-72b --gpu h100"
+	@$(PY) $(LABS)/capstone/place.py $(ARGS)
 
 place-facts: $(VENV)/.group-labs ## hold the planner against published measurements
 	@$(PY) $(LABS)/capstone/place.py facts

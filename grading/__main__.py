@@ -1,129 +1,79 @@
-"""Grade untrusted submissions of the labs.
+"""Grade untrusted hand-ins of the labs.
 
-Student code runs in a sandbox, the instructor's tests run outside of it, and every record is on the
-disk before the next one begins: stop it at any moment and run it again.
+A hand-in's code runs in a sandbox, the instructor's tests run outside of it, and each record is on
+the disk before the next one begins: stop it at any moment and run it again.
 """
 
-import argparse
-import contextlib
 import os
-import sqlite3
 import sys
 
-from grading.limits import MIB, Limits
-from grading.problem import Problem
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # The folder in which this is typed may be the hand-ins': nothing is ever imported from there,
+    # here or in any process that is started from here.
+    course = __file__.rpartition("/grading/")[0]
+    os.environ["PYTHONSAFEPATH"] = "1"
+    os.environ["PYTHONPATH"] = ":".join([course, *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.execv(sys.executable, [sys.executable, "-m", "grading", *sys.argv[1:]])
 
-PROBLEM, USAGE = 1, 2
-GRADEBOOK = {  # the commands that only need one, besides --out
-    "status": "what is graded, waiting and held",
-    "export": "write the exports again from the gradebook",
-    "adjust": "add points to a student's lab, or take some; 0 undoes it",
-    "diff": "which rows and claims changed, since the former grading or another gradebook's",
-    "forget": "remove everything stored about one student",
-    "merge": "add what other machines graded",
-}
+import argparse
+from pathlib import Path
+
+from grading.text import Problem
+
+LOOK, USAGE = 1, 2
 
 
 def main(arguments=None) -> int:
     options = parser().parse_args(arguments)
-    with contextlib.suppress(AttributeError):  # a stand-in for a terminal, which takes any letter
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if sys.platform != "linux":
             raise Problem(
-                "this tool needs Linux, whose kernel isolates the submissions; on "
+                "this tool needs Linux, whose kernel isolates the hand-ins; on "
                 f"{sys.platform} use a virtual machine, a container or WSL 2"
             )
+        sys.stdout.reconfigure(errors="backslashreplace")
         from grading import commands
 
         status = getattr(commands, options.command)(options)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # `export | head -1`; what is still buffered goes nowhere
+    except BrokenPipeError:  # `show | head -1`; what is still buffered goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PROBLEM
-    except Problem as error:
+        return LOOK
+    except (Problem, OSError) as error:
         print(f"grading: {error}", file=sys.stderr)
         return USAGE
-    except sqlite3.Error as error:
-        print(
-            f"grading: the gradebook in {options.out} cannot be used ({error}); make room on the "
-            "disk, restore the folder from a copy, or grade into another one with --out",
-            file=sys.stderr,
-        )
-        return USAGE
     except KeyboardInterrupt:
-        kept = "; what was graded is kept, run the same command to go on"
-        print("\nstopped" + kept * (options.command == "run"), file=sys.stderr)
+        print("\nstopped; what was graded is kept: the same command goes on", file=sys.stderr)
         return 130
 
 
 def parser():
     whole = argparse.ArgumentParser(prog="python -m grading", description=__doc__)
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_run(commands.add_parser("run", help="grade a folder or zip file of submissions"))
-    _add_one(commands.add_parser("one", help="grade one hand-in and show what its student reads"))
-    more = {name: commands.add_parser(name, help=text) for name, text in GRADEBOOK.items()}
-    for name, command in more.items():
-        _add_out(command)
-        if name in ("adjust", "forget"):
-            command.add_argument("student", help="the name, or a part of it that no other has")
-    more["adjust"].add_argument("lab", help="such as 01")
-    more["adjust"].add_argument("points", type=int, help="such as 5 or -10")
-    more["adjust"].add_argument("--because", required=True, metavar="TEXT", help="shown with it")
-    more["diff"].add_argument("other", nargs="?", help="the folder of an earlier gradebook")
-    more["merge"].add_argument("gradebooks", nargs="+", help="folders of gradebooks, such as --out")
-    formats = "csv, canvas, moodle, json, junit, ctrf, html or feedback; may be repeated"
-    more["export"].add_argument("--format", action="append", help=f"{formats} (default: all)")
-    commands.add_parser("doctor", help="which sandbox layers this machine gives")
-    return whole
-
-
-def _add_out(command):
-    text = "folder of the gradebook and the exports (default: grades)"
-    command.add_argument("--out", default="grades", help=text)
-
-
-def _add_run(command):
-    add = command.add_argument
-    add("submissions", help="a folder or zip file as the course's platform exports it")
-    _add_out(command)
+    run = commands.add_parser("run", help="grade a folder or zip file of hand-ins, or one file")
+    show = commands.add_parser("show", help="a student's points, and why")
+    questions = commands.add_parser("questions", help="questions about a student's own program")
+    commands.add_parser("doctor", help="whether this machine can grade")
+    for command in (run, show, questions):
+        text = "the folder of grades and of all that is made of them (default: grades)"
+        command.add_argument("--out", type=Path, default=Path("grades"), help=text)
+    run.add_argument("handins", type=Path, help="as the course's platform exports them")
+    show.add_argument("student", help="the name, in either order, or a part of it")
+    show.add_argument("lab", nargs="?", help="such as 01; all of theirs, if none is named")
+    text = "one student; everybody, if none is named"
+    questions.add_argument("--student", metavar="NAME", help=text)
+    add = run.add_argument
     add("--lab", help="grade this lab alone, such as 01")
-    text = "the class as a CSV file (name, id, sis id, login, email, group): everybody has a row"
-    add("--roster", metavar="FILE", help=text)
-    text = "say who handed in later, such as 2026-11-30T23:59"
-    add("--deadline", metavar="TIME", help=text)
-    text = "grade these students anew; see `diff`"
-    add("--again", metavar="STUDENT", nargs="+", help=text)
-    text = "submissions at a time (default: this machine's processors; on Slurm what it starts)"
-    add("--jobs", type=int, help=text)
-    text = "a Dask scheduler's address, or 'slurm'; 'local' tries it on this machine"
-    add("--cluster", metavar="WHERE", help=f"grade on other machines: {text}")
-    text = "sbatch's long options, such as partition=long,time=30,cpus-per-task=4"
-    add("--slurm", metavar="NAME=VALUE,...", action="append", default=[], help=text)
-    _add_grading_options(command)
-
-
-def _add_one(command):
-    add = command.add_argument
-    add("file", help="the student's starter.py, or a folder of theirs that holds it")
-    add("--lab", required=True, nargs="+", help="such as 01; several have one total")
-    add("--results", help="also write Gradescope's results.json here")
-    add("--classroom", help="also write GitHub Classroom's result (JSON) here")
-    _add_grading_options(command)
-
-
-def _add_grading_options(command):
-    add, usual = command.add_argument, Limits()
-    text = "a file of at least 16 random bytes, which hidden numbers are made of (`run` draws and "
-    text += "keeps its own in --out; `one` has hidden numbers only with this)"
-    add("--secret", metavar="FILE", help=text)
-    text = "grade although layers are missing; every record says so"
-    add("--allow-weak-sandbox", action="store_true", help=text)
-    text = "seconds of waiting for student code per check; six times as much for all of a lab's"
-    add("--check-s", type=float, metavar="N", help=f"{text} (default: {usual.check_s:g})")
-    text = f"MiB of memory per submission (default: {usual.memory_bytes // MIB})"
-    add("--memory-mib", type=float, metavar="N", help=text)
+    add("--deadline", metavar="TIME", help="say who is late, such as 2026-11-30T23:59")
+    text = "a regular expression with the groups name and file, for paths below the folder"
+    add("--pattern", metavar="REGEX", help=text)
+    add("--student", metavar="NAME", help="all of it is this student's")
+    add("--workers", type=int, help="hand-ins at a time (default: one per processor)")
+    add("--dask", metavar="ADDRESS", help="grade on the workers of this Dask scheduler")
+    add("--gradescope", type=Path, metavar="FILE", help="write the one student's results.json")
+    add("--classroom50", type=Path, metavar="FILE", help="write the one student's result.json")
+    return whole
 
 
 if __name__ == "__main__":

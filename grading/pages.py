@@ -1,155 +1,199 @@
-"""The HTML pages: one for each student, one index. Each stands alone: no script, no other file."""
+"""What people read: one HTML page for each student, one for the class, and the same as text.
 
-from collections import Counter
+Each page stands alone: no script, no other file. Text of a hand-in is inert in it.
+"""
+
 from html import escape
+from pathlib import Path
 from statistics import median
+from string import Template
 
-from grading.feedback import LABELS, common_mistakes, handed_in, next_step, score, sentence
-from grading.hidden import SAME_FOR_ALL
-from grading.sanitise import clean, file_name
-from labkit.svg import Drawing
+from grading.gradebook import Grades, entry_of
+from grading.roster import NOT_HANDED_IN
+from grading.text import clean, count, file_name
+from labkit.claims import shown
 
-_HEAD = """<!doctype html>
+WORDS = {"passed": "passed", "failed": "failed", "todo": "to do"}
+WORDS |= {"waits": "waits", "not_run": "not run here"}
+STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+PAGE = Template("""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
+<title>$title</title>
 <style>
-:root {{ color-scheme: light dark; --ink: #1c2024; --soft: #5f6872; --line: #d9dee3; --back: #fff;
-  --good: #1a7f4b; --bad: #b3261e; --wait: #7a5a00; --bar: #3566a8; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6e9ec; --soft: #a3acb5; --line: #3a4149;
-  --back: #16191c; --good: #63c995; --bad: #ff8f85; --wait: #e3b94f; --bar: #7aa7e0; }} }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back);
-  max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.15rem; margin: 2rem 0 .5rem; }}
-p {{ margin: .4rem 0; }} .soft {{ color: var(--soft); font-size: .875rem; }}
-table {{ border-collapse: collapse; width: 100%; }}
-th, td {{ text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }}
-th {{ font-weight: 600; }} td.n, th.n {{ text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; }}
-td.word {{ white-space: nowrap; font-weight: 600; }}
-.passed {{ color: var(--good); }} .failed {{ color: var(--bad); }} .todo {{ color: var(--wait); }}
-.next {{ border-left: 3px solid var(--bar); padding: .2rem .8rem; margin: .8rem 0; }}
-a {{ color: inherit; }} figure {{ margin: 0; }} svg {{ display: block; max-width: 100%; }}
-.c0 {{ fill: var(--bar); }} .t-muted {{ fill: var(--soft); }}
-</style>
+$style</style>
 </head>
 <body>
-"""
-_END = "</body>\n</html>\n"
-_LOOK = dict.fromkeys(("todo", "waits", "not_run"), "todo")
-_LOOK |= {"passed": "passed", "adjusted": "adjusted"}
+$body</body>
+</html>
+""")
 
 
-def _text(value) -> str:
+def page(title, *parts) -> str:
+    return PAGE.substitute(title=html(title), style=STYLE, body="".join(parts))
+
+
+def html(value) -> str:
     return escape(clean(value), quote=True)
 
 
 def _cell(value, look="") -> str:
-    """A cell of text that is not HTML yet; `look` is its class, such as n for numbers."""
-    return f"<td{_class(look)}>{_text(value)}</td>"
+    return f'<td class="{look}">{html(value)}</td>' if look else f"<td>{html(value)}</td>"
 
 
-def _class(look):
-    return f' class="{look}"' if look else ""
+def _table(title, head, rows) -> str:
+    """Titles of columns, and the HTML of each row's cells, joined; "" without rows."""
+    titles = "".join(f"<th>{title}</th>" for title in head)
+    lines = "".join(f"<tr>{cells}</tr>\n" for cells in [titles, *rows])
+    return f"{title and f'<h2>{title}</h2>'}\n<table>\n{lines}</table>\n" if rows else ""
 
 
-def _table(head, rows) -> str:
-    """`head`: (title, class) of each column; `rows`: the HTML of each one's cells, joined."""
-    titles = "".join(f"<th{_class(look)}>{title}</th>" for title, look in head)
-    lines = [f"<tr>{cells}</tr>\n" for cells in ([titles] if head else []) + rows]
-    return "<table>\n" + "".join(lines) + "</table>\n"
+# --- one student -------------------------------------------------------------------------------
 
 
-def student_page(student, records) -> str:
+def sentence(claim) -> str:
+    """The claim's one line: what went wrong, and the mistake that gives the same result."""
+    hint = f" Hint: {claim['hint']}." if claim["hint"] else ""
+    return (claim["message"].rstrip(".") + "." * bool(hint) + hint).strip()
+
+
+def next_step(record) -> str:
+    """The one thing to do next."""
+    entry = entry_of(record)
+    if entry["broken"]:
+        return "Nothing could be graded: " + entry["broken"]
+    for outcome in ("failed", "todo"):
+        for claim in entry["claims"]:
+            if claim["outcome"] == outcome:
+                return f"{shown(claim['text'], False)}: {sentence(claim)}"
+    return "Nothing left to do in this lab."
+
+
+def _about(grades: Grades, student, lab):
+    """(the points and what belongs beside them, lines about the whole, rows of claims).
+
+    A row is (outcome, points earned, points, claim, what went wrong).
+    """
+    record = grades.table.get(student, {}).get(lab)
+    line = f"{grades.score(student, lab)} of 100 points"
+    if record and (not_run := entry_of(record)["points"]["not_run"]):
+        line += f", {not_run} could not be run here"
+    for one in grades.adjusted(student, lab):
+        line += f"; {one.points:+d}: {one.why}"
+    if record is None:
+        return line, [NOT_HANDED_IN], []
+    line, entry, rows = line + f"; {record['late']}" * bool(record["late"]), entry_of(record), []
+    # why the file could not be loaded is said once, above, not once per claim
+    for claim in entry["claims"] if not entry["broken"] else ():
+        good = claim["outcome"] == "passed"
+        text, wrong = shown(claim["text"], good), "" if good else sentence(claim)
+        rows.append((claim["outcome"], claim["points"] * good, claim["points"], text, wrong))
+    notes = [f"Note: {note}" for note in record["notes"]]
+    return line, [f"Next: {next_step(record)}", *notes], rows
+
+
+def student_text(grades: Grades, student, labs=()) -> str:
+    """What `show` prints, and what a Canvas student gets back on top of their own file."""
+    lines = []
+    for lab in labs or grades.labs_of(student):
+        line, told, rows = _about(grades, student, lab)
+        lines += [f"{lab}: {clean(line)}", *(f"  {clean(one)}" for one in told)]
+        for outcome, earned, points, text, wrong in rows:
+            lines.append(f"  {WORDS[outcome]:>12} {earned:>3} / {points:<3} {clean(text)}")
+            if outcome not in ("passed", "todo"):
+                lines.append(f"  {'':20} {clean(wrong)}")
+    return "\n".join(lines)
+
+
+def student_page(grades: Grades, student) -> str:
     """One student's labs: score, next step, and a sentence for each claim that is not earned."""
-    parts = [_HEAD.format(title=_text(student)), f"<h1>{_text(student)}</h1>\n"]
-    for record in records:
-        parts.append(f"<h2>{_text(record['lab_name'])}: {_text(score(record))}</h2>\n")
-        parts.append(f'<p class="next">Next: {_text(next_step(record))}</p>\n')
-        # why the file could not be loaded is said once, above, not once per claim
-        rows = [_claim(claim) for claim in record["claims"] if not claim["broken"]]
-        parts.append(_table([("Result", ""), ("Points", "n"), ("Claim", "")] if rows else [], rows))
-        parts.append(
-            f'<p class="soft">File {_text(record["source_sha256"][:12])}, tests '
-            f"{_text(record['tests_sha256'][:12])}, integrity: {_text(record['integrity'])}.</p>\n"
-        )
-    return "".join(parts) + _END
+    parts = [f"<h1>{html(student)}</h1>\n"]
+    for lab in grades.labs_of(student):
+        line, told, rows = _about(grades, student, lab)
+        parts.append(f"<h2>{html(lab)}: {html(line)}</h2>\n")
+        parts += [f'<p class="next">{html(one)}</p>\n' for one in told]
+        cells = []
+        for outcome, earned, points, text, wrong in rows:
+            look = outcome if outcome in ("passed", "failed") else "todo"
+            more = f'<br><span class="soft">{html(wrong)}</span>' if wrong else ""
+            cells.append(_cell(WORDS[outcome], f"word {look}") + _cell(f"{earned} / {points}", "n"))
+            cells[-1] += f"<td>{html(text)}{more}</td>"
+        parts.append(_table("", ("Result", "Points", "Claim"), cells))
+        if record := grades.table.get(student, {}).get(lab):
+            of = record["handin"], f"sha256 {entry_of(record)['sha256'][:12]}", record["graded_at"]
+            parts.append(f'<p class="soft">Graded: {html(", ".join(of))}.</p>\n')
+    return page(student, *parts)
 
 
-def _claim(claim) -> str:
-    more = "" if claim["outcome"] == "passed" else _text(sentence(claim))
-    more = f'<br><span class="soft">{more}</span>' if more else ""
-    return (
-        _cell(LABELS[claim["outcome"]], f"word {_LOOK.get(claim['outcome'], 'failed')}")
-        + _cell(f"{claim['earned']} / {claim['points']}", "n")
-        + f"<td>{_text(claim['text'])}{more}</td>"
-    )
+# --- the class ---------------------------------------------------------------------------------
 
 
-def index_page(grades) -> str:
-    """Everyone's scores, their distribution, and the most common mistakes."""
-    records, students = grades.records, grades.by_student()
-    labs = sorted({record["lab"] for record in records})
-    there = [record for record in records if handed_in(record)]
-    parts = [_HEAD.format(title="Grades"), "<h1>Grades</h1>\n"]
-    parts.append(f'<p class="soft">{len(students)} students, {len(there)} submissions.</p>\n')
-    for lab in labs:
-        scores = [record["score"] for record in there if record["lab"] == lab]
-        if scores:
-            count = f"{len(scores)} submissions, median {median(scores):g}"
-            parts.append(f"<h2>{lab}: {count}</h2>\n" + _histogram(scores))
-    mistakes, claims = (
-        [_cell(count, "n") + _cell(lab, "word") + _cell(what) for lab, what, count in rows[:10]]
-        for rows in common_mistakes(records)
-    )
-    # The claims whose numbers are the published ones: a table of answers would earn them.
-    same = [(lab, *row) for lab in labs for row in SAME_FOR_ALL.get(lab, {}).items()]
-    same = [_cell(lab, "word") + _cell(name) + _cell(why) for lab, name, why in same]
-    waiting = ["".join(map(_cell, row)) for row in grades.waiting]
-    counted = [("Students", "n"), ("Lab", "")]
-    for title, head, rows in (
-        ("Most common mistakes", [*counted, ("What the result equals", "")], mistakes),
-        ("Claims most often missed", [*counted, ("Claim", "")], claims),
-        ("The same numbers for everybody", [("Lab", ""), ("Check", ""), ("Why", "")], same),
-        ("Not graded yet", [], waiting),
-    ):
-        parts.append(f"<h2>{title}</h2>\n{_table(head, rows)}" if rows else "")
+def class_page(grades: Grades, alike=()) -> str:
+    """Who needs a look, everybody's points, what was missed by whom, and what equals what.
+
+    alike: (lab, a fact, the students) of hand-ins that are equal (grading.similar).
+    """
+    records = [(s, lab, r) for s, row in grades.table.items() for lab, r in row.items()]
+    told = [f"{count(len(grades.students), 'student')}, {count(len(records), 'hand-in')}"]
+    for lab in grades.labs:
+        scores = [grades.score(s, lab) for s, of, _ in records if of == lab]
+        told += [f"{lab}: {len(scores)}, median {median(scores):g}"] if scores else []
+    parts = [f'<h1>Grades</h1>\n<p class="soft">{html("; ".join(told))}.</p>\n']
+    rows = [f"<td>{_link(grades, who)}</td>{_cell(why)}" for who, why in _need_a_look(grades)]
+    parts.append(_table("Who needs a look first", ("Who", "Why"), rows))
     rows = []
-    for student, row in students.items():
-        marks = "".join(f'<td class="n">{_mark(row.get(lab))}</td>' for lab in labs)
-        total = sum(record["score"] for record in row.values() if record)
-        link = f'<a href="{file_name(student)}.html">{_text(student)}</a>'
-        rows.append(f"<td>{link}</td>{marks}{_cell(total, 'n')}")
-    head = [("Student", ""), *((lab, "n") for lab in labs), ("Total", "n")]
-    return "".join(parts) + f"<h2>Students</h2>\n{_table(head, rows)}" + _END
+    for student in grades.students:
+        marks = "".join(f'<td class="n">{_mark(grades, student, lab)}</td>' for lab in grades.labs)
+        rows.append(f"<td>{_link(grades, student)}</td>{marks}{_cell(grades.total(student), 'n')}")
+    parts.append(_table("Students", ("Student", *grades.labs, "Total"), rows))
+    for title, head, found in (
+        ("Claims that were missed, and by whom", "Claim", _missed(records)),
+        ("The same program", "What is equal, without formatting and names of variables", alike),
+    ):
+        rows = []
+        for lab, what, who in found:
+            whose = ", ".join(_link(grades, student) for student in who)
+            rows.append(f"{_cell(lab)}{_cell(what)}{_cell(len(who), 'n')}<td>{whose}</td>")
+        parts.append(_table(title, ("Lab", head, "Students", "Who"), rows))
+    return page("Grades", *parts)
 
 
-def _mark(record):
+def _link(grades, who):
+    if who not in grades.students:
+        return html(who)
+    return f'<a href="{escape(file_name(who), quote=True)}.html">{html(who)}</a>'
+
+
+def _need_a_look(grades):
+    """Questions that only the instructor can answer, then who has no points, with the reason."""
+    rows = list(grades.questions)
+    for student, row in grades.table.items():
+        for lab, record in row.items():
+            why = list(record["notes"])
+            if grades.score(student, lab) <= 0:
+                why += ["no points", next_step(record)]
+            rows += [(student, f"{lab}: {'. '.join(why)}")] if why else []
+    return list(dict.fromkeys(rows))
+
+
+def _mark(grades, student, lab):
     """A score, with what an instructor should see beside it."""
-    if not record:
-        return ""
-    marks = [f"{claim['earned']:+d}" for claim in record["claims"] if claim["name"] == "adjustment"]
-    marks += ["late"] * bool(record.get("late"))
-    marks += ["not readable"] * any(c["outcome"] == "unreadable" for c in record["claims"])
-    if marks:
-        return f'{record["score"]} <span class="soft">{_text(", ".join(marks))}</span>'
-    return str(record["score"]) if handed_in(record) else "not handed in"
+    score, record = grades.score(student, lab), grades.table.get(student, {}).get(lab)
+    beside = [f"{one.points:+d}" for one in grades.adjusted(student, lab)]
+    beside += ["late"] * bool(record and record["late"])
+    beside += ["not readable"] * bool(record and entry_of(record)["broken"])
+    soft = f' <span class="soft">{html(", ".join(beside))}</span>' if beside else ""
+    return f"{'not handed in' if score is None else score}{soft}"
 
 
-def _histogram(scores) -> str:
-    """Eleven bars, 0-9 to 90-99 and 100, with their numbers in it."""
-    counts = Counter(min(score // 10, 10) for score in scores)
-    names = [*(f"{10 * i}-{10 * i + 9}" for i in range(10)), "100"]
-    drawing = Drawing(532, 112)
-    for i, name in enumerate(names):
-        x, height = 4 + i * 48, 70 * counts[i] / max(counts.values())
-        if counts[i]:
-            drawing.rect(x, 90 - height, 40, height, "c0")
-            drawing.text(x + 20, 84 - height, str(counts[i]), "muted", size=12)
-        drawing.text(x + 20, 106, name, "muted", size=12)
-    said = ", ".join(f"{name} points: {counts[i]}" for i, name in enumerate(names) if counts[i])
-    return drawing.figure(f"Submissions by score. {said}") + "\n"
+def _missed(records):
+    """(lab, claim, who failed it) of each, those that most failed first."""
+    missed = {}
+    for student, lab, record in records:
+        for claim in entry_of(record)["claims"] if not entry_of(record)["broken"] else ():
+            if claim["outcome"] == "failed":
+                missed.setdefault((lab, shown(claim["text"], False)), []).append(student)
+    return sorted(((*key, who) for key, who in missed.items()), key=lambda row: -len(row[2]))

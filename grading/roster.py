@@ -1,25 +1,39 @@
-"""Who is in the class, as a CSV file tells it, and whose each hand-in is."""
+"""Who is in the class, whose each hand-in is, and what the instructor adjusts: files they edit.
+
+roster.csv   name, id, sis id, login, email, group, extension, alias; only the name is needed.
+             Canvas' gradebook, Moodle's participants, Gradescope's and Classroom 50's rosters are
+             read as they are. extension: until when this student may hand in. alias: what an
+             export calls them, where the tool asks; several are separated by semicolons.
+adjust.csv   student, lab, points, why
+"""
 
 import csv
 import io
 import unicodedata
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from grading.problem import Problem
-from grading.sanitise import clean
-from grading.submissions import Submission
+from grading.handins import HandIn
+from grading.text import Problem, clean, folded
 
-COLUMNS = {  # a field: what Canvas, Moodle, Gradescope and others call its column
+COLUMNS = {  # a field: what Canvas, Moodle, Gradescope, Classroom 50 and others call its column
     "name": "name, student, full name, student name",
     "id": "id, student id, canvas id, user id, identifier",
     "sis_id": "sis id, sis user id, sid, id number, orgdefinedid",
     "login": "login, sis login id, username, user name, github username",
     "email": "email, e-mail, email address",
-    "group": "group, section, class, team",
+    "group": "group, groups, team",
+    "section": "section, sections, class",
+    "extension": "extension",
+    "alias": "alias",
 }
 HEADERS = {header: field for field, names in COLUMNS.items() for header in names.split(", ")}
 NOT_HANDED_IN = "nothing was handed in"
+MOST_IN_GROUP = 8  # more share a section, and no hand-in
+FOR_GROUP = "handed in by"
 
 
 @dataclass(frozen=True)
@@ -33,113 +47,233 @@ class Person:
     login: str = ""
     email: str = ""
     group: str = ""
+    section: str = ""
+    extension: str = ""
+    alias: str = ""
+
+    @property
+    def numbers(self):
+        return tuple(filter(None, (self.id, self.sis_id, self.login, self.email)))
+
+
+def read_table(path, *needed) -> list[dict]:
+    """The lines of a CSV file as Excel or a platform saves it, by headers in small letters.
+
+    needed: sets of columns, of which one must be there.
+    """
+    try:
+        data = Path(path).read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise Problem(f"{path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace")
+    text = text.lstrip("\r\n")
+    comma = max(",;\t", key=text.partition("\n")[0].count)
+    try:  # some spreadsheets leave out the commas behind a line's last full cell
+        lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=comma, restval="")
+        lines.fieldnames = [clean(c).lower().replace("_", " ") for c in lines.fieldnames or ()]
+        rows = [{h: clean(cell or "", 200) for h, cell in line.items() if h} for line in lines]
+    except csv.Error as error:
+        raise Problem(f"{path} is no CSV file: {error}") from None
+    if not any(columns <= set(lines.fieldnames) for columns in needed):
+        columns = " or ".join(", ".join(sorted(columns)) for columns in needed)
+        there = ", ".join(lines.fieldnames)
+        raise Problem(f"{path} has no header with the columns {columns}; it has {there}")
+    return rows
 
 
 def read_roster(path) -> list[Person]:
-    """The people of a CSV file with a header; UTF-8 (with or without a mark) or Windows' cp1252."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise Problem(f"--roster {path} cannot be read ({error.strerror})") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-    try:
-        return _unlike(_people_in(text.lstrip("\r\n"), path), path)
-    except csv.Error as error:
-        raise Problem(f"--roster {path} is no CSV file: {error}") from None
-
-
-def _people_in(text, path):
-    comma = max(",;\t", key=text.partition("\n")[0].count)
-    # some spreadsheets leave out the commas behind a line's last full cell
-    lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=comma, restval="")
-    lines.fieldnames = [cell.strip().lower() for cell in lines.fieldnames or ()]
-    named = "name" in map(HEADERS.get, lines.fieldnames)
-    if not named and not {"first name", "last name"} <= set(lines.fieldnames):
-        raise Problem(
-            f"--roster {path} has no column called name; give a CSV file with a header of "
-            "name, id, sis id, login, email, group: the name, and any of the others"
-        )
-    people = []
-    for line in lines:
-        if not named:
-            line["name"] = f"{line['first name']} {line['last name']}"
-        cells = ((HEADERS.get(head), _nfc(cell)) for head, cell in line.items())
-        person = {field: cell for field, cell in cells if field and cell}
-        if person.get("name", "Points Possible") != "Points Possible":  # a line of Canvas' own
-            people.append(Person(person["name"], **person))
-    return people
-
-
-def _nfc(text):
-    return unicodedata.normalize("NFC", clean(text, 200))
-
-
-def _unlike(people, path):
-    """The same people; those of one name are told apart by a number of theirs."""
-    names = [person.name for person in people]
+    names, people = [{head} for head, field in HEADERS.items() if field == "name"], []
+    for line in read_table(path, {"first name", "last name"}, *names):
+        cells = reversed([cell for cell in line.items() if cell[1] and cell[0] in HEADERS])
+        said = {HEADERS[head]: value for head, value in cells}  # the first of two columns counts
+        said = {field: unicodedata.normalize("NFC", value) for field, value in said.items()}
+        both = f"{line.get('first name', '')} {line.get('last name', '')}".strip()
+        numbers = [said[field] for field in ("id", "sis_id", "login", "email") if field in said]
+        said["name"] = said.get("name") or both or next(iter(numbers), "")
+        if said["name"] not in ("", "Points Possible", "Student, Test"):  # lines of Canvas' own
+            _until(said.get("extension", ""))
+            people.append(Person(said["name"], **said))
+    names = Counter(folded(person.name) for person in people)
     for n, person in enumerate(people):
-        if names.count(person.name) > 1:
-            number = person.id or person.sis_id or person.login or person.email
-            people[n] = replace(person, student=f"{person.name} ({number})")
-    students = [person.student for person in people]
-    if twice := [student for student in students if students.count(student) > 1]:
-        raise Problem(f"--roster {path}: {twice[0]} is there twice; give them different ids")
+        if names[folded(person.name)] > 1 and person.numbers:
+            people[n] = replace(person, student=f"{person.name} ({person.numbers[0]})")
+    for student, times in Counter(person.student for person in people).items():
+        if times > 1:
+            raise Problem(f"{path}: {student} is there twice; give them different ids")
     return people
 
 
-def assign(submissions, unrecognised, people, labs):
-    """(each submission under its student's name in the roster, [(whose, why) it is a question]).
+def spellings(name) -> set[str]:
+    """`Jane Doe`, `Doe, Jane` and Canvas' `doejane` in one form each."""
+    first, comma, last = name.partition(",")
+    words = f"{last} {first}".split() if comma else first.split()
+    return {folded(" ".join(words)), folded(" ".join(words[-1:] + words[:-1]))} - {""}
 
-    Everybody on the roster gets one for each lab: who handed in nothing, one that says so.
+
+# --- whose is it -------------------------------------------------------------------------------
+
+
+def assign(handins: list[HandIn], people: list[Person]) -> list:
+    """Put the hand-ins under their students' names; [(whose, why it is a question)].
+
+    One that could be two people's, or that two hand-ins claim, keeps the export's own name: what
+    the instructor writes into roster.csv decides. An exact name comes before a number.
     """
-    if not people:
-        return [*submissions, *unrecognised], []
-    by_clue = {}
+    questions, claims, sure, index = [], {}, set(), _index(people)
+    for one in handins if people else ():
+        those = _whose(one, index)
+        if len(those) == 1:
+            claims.setdefault((those[0], one.lab), []).append(one)
+        else:
+            why = f"could be {_either(those)}. {_answer(one)}" if those else "not on the roster"
+            questions.append((one.student, why))
+    for (person, _), several in claims.items():
+        aliases = index["alias", person]
+        exact = [one for one in several if one.clues[0] == person.name or one.student in aliases]
+        winners = several if len(several) == 1 else exact if len(exact) == 1 else []
+        done = f"{winners[0].where} is graded as theirs" if winners else "neither counts"
+        for one in (one for one in several if one not in winners):
+            others = ", ".join(other.where for other in several if other is not one)
+            why = f"{one.where} claims to be {person.student}, as does {others}: {done}"
+            questions.append((one.student, f"{why}. {_answer(one)}"))
+        for one in winners:
+            one.student = person.student
+            sure.add(id(one))
+    # the others are in no row of the roster: each has a name of its own
+    taken, seen = {person.student for person in people}, Counter()
+    times = Counter((one.student, one.lab) for one in handins)
+    for one in handins:
+        key = one.student, one.lab
+        if id(one) not in sure and (times[key] > 1 or one.student in taken):
+            seen[key] += 1
+            questions += [(one.student, f"is there {times[key]} times: {one.where}")] * (not taken)
+            one.student += f" (unclear, {seen[key]})"
+    return questions
+
+
+def _index(people):
+    """("name", "number" or "alias", key) -> people; ("alias", person) -> what they are called."""
+    index = {}
     for person in people:
-        for clue in _spellings(*asdict(person).values()):
-            by_clue.setdefault(clue, set()).add(person.student)
-    found, questions = {}, []
-    for submission in (*submissions, *unrecognised):
-        student, why = _whose(submission, by_clue)
-        if (student, submission.lab) in found:
-            if submission.source is None:
-                continue  # beside another of the same student's
-            why = f"handed in again by {student}: {submission.where}; only one can count"
-            student = submission.student
-        if why:
-            questions.append((submission.student, why))
-        found.setdefault((student, submission.lab), replace(submission, student=student))
+        index["alias", person] = aliases = {a.strip() for a in person.alias.split(";")} - {""}
+        keys = {("alias", alias) for alias in aliases}
+        keys |= {("name", key) for key in spellings(person.name)}
+        for key in keys | {("number", folded(number)) for number in person.numbers}:
+            index.setdefault(key, []).append(person)
+    return index
+
+
+def _whose(one, index):
+    """The people whom an alias, or name and number, or else one of them could mean."""
+    name, *numbers = one.clues
+    if one.shape not in ("Canvas", "Moodle", "Gradescope", "Brightspace"):
+        numbers = [name, *numbers]  # a folder may be called by any of them
+    if those := index.get(("alias", one.student)) or index.get(("alias", name)):
+        return those
+    named = [person for key in spellings(name) for person in index.get(("name", key), ())]
+    numbered = [p for number in numbers for p in index.get(("number", folded(number)), ())]
+    both = [person for person in named if person in numbered]
+    return list(dict.fromkeys(both or named + numbered))
+
+
+def _either(people):
+    return " or ".join(sorted(person.student for person in people))
+
+
+def _answer(one):
+    return f'In roster.csv, write "{one.student}" into the column alias of whose it is'
+
+
+def share_in_groups(handins: list[HandIn], people: list[Person]) -> tuple[list[HandIn], list]:
+    """(with a row for each member of a group of whom another handed in, sentences about that)."""
+    groups, by_lab, told = {}, {}, []
     for person in people:
-        for lab in labs:
-            nothing = Submission(person.student, lab, "", None, NOT_HANDED_IN)
-            found.setdefault((person.student, lab), nothing)
-    return [found[key] for key in sorted(found)], questions
+        groups.setdefault(person.group, set()).add(person.student)
+    groups.pop("", None)
+    for one in handins:
+        by_lab.setdefault(one.lab, {})[one.student] = one
+    # Canvas' zip file may name the group itself
+    known = {person.student for person in people}
+    named = {(o.lab, folded(o.clues[0])): o for o in handins if o.student not in known and o.clues}
+    gone, more = set(), []
+    for group, names in groups.items():
+        if len(names) > MOST_IN_GROUP:
+            told.append((group, f"{len(names)} people, taken for a section: no mark is shared"))
+            continue
+        for lab, rows in by_lab.items():
+            own = [rows[name] for name in names & rows.keys()] or [named.get((lab, folded(group)))]
+            good = [one for one in own if one and one.source is not None]
+            if len(good) == 1:
+                gone |= {id(one) for one in own if one.student not in known}
+                note = f"{FOR_GROUP} {good[0].student} for the group {clean(group, 60)}"
+                for name in sorted(names - {one.student for one in own}):
+                    more.append(replace(good[0], student=name, notes=[*good[0].notes, note]))
+                    told.append((name, f"{lab}: {note}"))
+    return [one for one in handins if id(one) not in gone] + more, told
 
 
-def _whose(submission, by_clue):
-    """(the student's name in the roster, "") or (the name as given, why it is a question)."""
-    those = None
-    for clue in submission.clues:
-        matched = set().union(*(by_clue.get(spelt, ()) for spelt in _spellings(clue)))
-        if matched:  # a number that nobody has may be the platform's own
-            those = matched if those is None else those & matched
-    if those is None:
-        return submission.student, "not on the roster"
-    if not those:
-        return submission.student, "its name and its number are of two people on the roster"
-    if len(those) > 1:
-        return submission.student, f"could be {' or '.join(sorted(those))} of the roster"
-    return min(those), ""
+# --- late --------------------------------------------------------------------------------------
 
 
-def _spellings(*texts):
-    """What a name or number is compared by: its letters, also with the last word first."""
-    for text in texts:
-        first, comma, last = _nfc(text).casefold().partition(",")
-        words = f"{last} {first}".split() if comma else first.split()
-        for order in (words, words[-1:] + words[:-1]):
-            if spelt := "".join(letter for word in order for letter in word if letter.isalnum()):
-                yield spelt
+def mark_late(handins: list[HandIn], people: list[Person], deadline: str | None):
+    """Say who is late, by the deadline or their own extension; a platform's own mark stays."""
+    until, deadline = {p.student: _until(p.extension) for p in people}, _until(deadline)
+    for one in handins:
+        last = until.get(one.student) or deadline
+        if one.late and until.get(one.student):
+            one.late += f", with an extension until {last:%Y-%m-%d %H:%M}"
+        elif not one.late and last and one.when and one.when > last:
+            hours = (one.when - last).total_seconds() / 3600
+            amount = f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+            one.late = f"{amount} late ({one.shape}'s time)"
+
+
+def _until(text):
+    """A time, or the end of a day where no hour is named; None for nothing."""
+    if not text:
+        return None
+    with suppress(ValueError):
+        when = datetime.fromisoformat(text)
+        when += timedelta(days=1) * (len(text) <= 10)
+        return when if when.tzinfo else when.astimezone()
+    example = "2026-11-30T23:59 or 2026-11-30"
+    raise Problem(f"{text} is no time for a deadline or an extension: give one such as {example}")
+
+
+# --- adjust.csv --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    student: str
+    lab: str
+    points: int
+    why: str
+
+
+def read_adjustments(path, students, labs) -> tuple[list[Adjustment], list]:
+    """([what adjust.csv says], [(whose, why a line of it counts for nobody)])."""
+    found, questions = [], []
+    for n, line in enumerate(read_table(path, {"student", "lab", "points", "why"}), start=2):
+        name, number = line["student"], line["lab"].lower().removeprefix("lab-").zfill(2)
+        those = [one for one in students if one == name]
+        those = those or [one for one in students if spellings(one) & spellings(name)]
+        lab = next((lab for lab in labs if lab in (line["lab"].lower(), f"lab-{number}")), None)
+        try:
+            points = int(line["points"].replace("\u2212", "-"))
+        except ValueError:
+            points = None
+        many = f"could be {' or '.join(sorted(those))}" if those else "is no student here"
+        for wrong, problem in (
+            (len(those) != 1, f"{name!r} {many}"),
+            (lab is None, f"{line['lab']!r} is no lab; there are {', '.join(labs)}"),
+            (points is None, f"{line['points']!r} is no whole number of points"),
+        ):
+            if wrong:
+                questions.append((f"adjust.csv line {n}", f"{problem}; it counts for nobody"))
+                break
+        else:
+            found.append(Adjustment(those[0], lab, points, line["why"]))
+    return found, questions

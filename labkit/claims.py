@@ -5,8 +5,11 @@ A claim's record holds plain values, so that it survives the way from an xdist w
     lab, name, text, points, waits_for     what the marks and the docstring say
     outcome                                one of ORDER, or "waits" after `settle`
     message, hint                          sentences for the learner
-    crashed                                it ended in an exception that no check expected
+    crashed, late                          it ended in an exception that no check expected; in a
+                                           time limit
     broken                                 why the file could not be loaded, else ""
+    needs                                  functions of checks it waits for that were not selected
+                                           and do not pass; may be left out
 """
 
 import ast
@@ -79,7 +82,7 @@ def _marks(function):
 
 
 def outcome_of(report, excinfo, path, recorder) -> dict:
-    """outcome, message, crashed and broken of one finished check.
+    """outcome, message, crashed, late and broken of one finished check.
 
     path: the graded file. recorder: the Recorder of the check's calls.
     """
@@ -95,13 +98,13 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
         return _outcome("failed", text, crashed=True, broken=text)
     if isinstance(error, NotImplementedError):
         return _outcome("todo", text)
-    if limit := re.search(r"Timeout \(>([\d.]+)s\)", text):
-        return _outcome("failed", _endless(recorder, float(limit[1])), crashed=True)
-    if isinstance(error, pytest.fail.Exception):
+    if isinstance(error, pytest.fail.Exception):  # which pytest-timeout raises, and no learner
+        if limit := re.match(r"Timeout \(>([\d.]+)s\) from pytest-timeout", text):
+            return _outcome("failed", _endless(recorder, float(limit[1])), late=True)
         return _outcome("failed", text)
     own = excinfo.traceback[-1].path == path  # raised by the learner's own file
     if isinstance(error, Unexpected) and recorder.calls:
-        return _outcome("failed", f"{recorder.described()}{error.part}: {text}")
+        return _outcome("failed", f"{recorder.described()}{error.part}: {text}{_cut(recorder)}")
     if isinstance(error, AssertionError) and not own:
         return _outcome("failed", text or _source_of(excinfo))
     bare = isinstance(error, AssertionError) and not text
@@ -109,8 +112,13 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
     told = _source_of(excinfo) if bare else describe_exception(error, path, called)
     if called:  # the check's own code may stumble over what a call gave it
         after = "" if error is recorder.error else "after "
-        told = f"{after}{recorder.described()}: {told}"
+        told = f"{after}{recorder.described()}: {told}{_cut(recorder)}"
     return _outcome("failed", told, crashed=True)
+
+
+def _cut(recorder):
+    """Where the call was too long to be shown whole: what shows it."""
+    return " (pytest --call shows the whole call.)" if "..." in recorder.described() else ""
 
 
 def settle(cases, unreached=()) -> list[dict]:
@@ -129,17 +137,15 @@ def settle(cases, unreached=()) -> list[dict]:
     passed = {name for name, claim in claims.items() if claim["outcome"] == "passed"}
     for claim in claims.values():
         blocking = [name for name in claim["waits_for"] if name in claims and name not in passed]
-        elsewhere = _functions(claim["waits_for"]) - _functions([claim["name"], *claims])
-        if claim["outcome"] == "failed" and elsewhere and not blocking and not claim["broken"]:
-            claim["message"] += f" (It also needs {', '.join(sorted(elsewhere))}, not selected.)"
+        needs = claim.get("needs")
+        if claim["outcome"] == "failed" and needs and not blocking and not claim["broken"]:
+            claim["message"] += f" (It also needs {', '.join(needs)}, which does not pass.)"
         if claim["outcome"] == "failed" and blocking and not claim["broken"]:
             text = claims[blocking[0]]["text"]
-            claim.update(outcome="waits", message=f"waits for: {shown(text, False)}", hint="")
+            claim.update(
+                outcome="waits", message=f"waits for: {shown(text, False)}", hint="", drawing=""
+            )
     return list(claims.values())
-
-
-def _functions(checks):
-    return {name.removeprefix("test_").split("__")[0] for name in checks}
 
 
 def shown(text: str, passed: bool) -> str:
@@ -147,8 +153,9 @@ def shown(text: str, passed: bool) -> str:
     return re.sub(r"\{([^{}]*)\}", r"\1" if passed else "…", text)
 
 
-def _outcome(outcome, message="", crashed=False, broken=""):
-    return {"outcome": outcome, "message": message, "crashed": crashed, "broken": broken}
+def _outcome(outcome, message="", crashed=False, broken="", late=False):
+    how = {"crashed": crashed or late, "late": late}
+    return {"outcome": outcome, "message": message, "broken": broken} | how
 
 
 def _endless(recorder, limit_s):

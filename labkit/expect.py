@@ -2,51 +2,91 @@
 idea to look at again. What was called stands in front of it: labkit.recorder knows the last call.
 
     expect_close(lab.row_parallel(x, W, 4), x @ W.T, atol=1e-12, idea="add the partial sums")
+
+numpy is imported where arrays are compared, and nowhere else: two labs run without it.
 """
 
+import contextlib
+import math
+import numbers
 import re
 from fractions import Fraction
 
-import numpy as np
-
-from labkit.recorder import brief
+from labkit.recorder import brief, is_array, plain_number
 
 
 class Unexpected(AssertionError):
-    """What came back is not what was expected. part: which part of the result is spoken of."""
+    """What came back is not what was expected.
 
-    def __init__(self, text, part=""):
+    part: which part of the result is spoken of. drawing: lines to be shown as they are.
+    """
+
+    def __init__(self, text, part="", drawing=""):
         super().__init__(text)
-        self.part = part
+        self.part, self.drawing = part, drawing
 
 
-def expect_close(actual, expected, *, atol: float, idea="", part="") -> None:
+@contextlib.contextmanager
+def looking_at(idea):
+    """Around a call of the learner's: what it raises, such as numpy's words, keeps the idea."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except (NotImplementedError, AssertionError):
+        raise
+    except Exception as error:
+        if not getattr(error, "__notes__", None):
+            error.add_note(f"Look again at: {idea}.")
+        raise
+
+
+def expect_close(actual, expected, *, atol: float, idea="", part="", units=True) -> None:
     """The same array (or number), elementwise within `atol`.
 
     Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity. part: which
-    part of the result `actual` is, such as "['total_bytes']".
+    part of the result `actual` is, such as "['total_bytes']". units: whether a unit may have been
+    confused, so that a factor such as 8 or 1000 is worth a guess.
     """
     __tracebackhide__ = True  # --pdb stops in the check
+    if is_array(expected) and expected.ndim or isinstance(expected, (list, tuple)):
+        return _expect_close_array(actual, expected, atol, idea, part)
+    expected, given = float(expected), plain_number(actual)
+    if not math.isfinite(expected):
+        raise ValueError("the expected value is not finite; nothing could be compared with it")
+    if is_array(given) and given.dtype.kind in "fiu":
+        _fail(f"returned {_shape(given)}, expected a single number", idea, part)
+    if not _is_number(given):
+        _fail(f"returned {_describe(actual)}, expected a number", idea, part)
+    try:
+        got = float(given)
+    except OverflowError:
+        _fail(f"returned {_describe(actual)}, expected {expected:.6g}", idea, part)
+    if not math.isfinite(got):
+        _fail(f"returned {got}; every value should be finite", idea, part)
+    if (error := abs(got - expected)) > atol:
+        texts = _apart(got, expected)
+        text = f"off by {error:.3g}: got {texts[0]}, expected {texts[1]}"
+        _fail(text + _ratio(got, expected, units), idea, part)
+
+
+def _expect_close_array(actual, expected, atol, idea, part):
+    __tracebackhide__ = True
+    import numpy as np
+
     expected = np.asarray(expected)
     if not np.isfinite(expected).all():
         raise ValueError("the expected value is not finite; nothing could be compared with it")
-    if expected.ndim == 0 and _is_number(actual):
-        try:
-            actual = np.asarray(float(actual) if isinstance(actual, Fraction) else actual)
-        except OverflowError:
-            _fail(f"returned {_describe(actual)}, expected {float(expected):.6g}", idea, part)
-    elif type(actual) is not np.ndarray:
-        wanted = _shape(expected) if expected.ndim else "a number"
-        _fail(f"returned {_describe(actual)}, expected {wanted}", idea, part)
+    if type(actual) is not np.ndarray:
+        _fail(f"returned {_describe(actual)}, expected {_shape(expected)}", idea, part)
     actual = np.array(actual, copy=True).view(np.ndarray)
     if actual.shape != expected.shape:
         extra = ""
         if actual.shape == expected.shape[::-1] and actual.ndim > 1:
             extra = " (its transpose)"
         _fail(f"returned {_shape(actual)}, expected {_shape(expected)}{extra}", idea, part)
-    wrong_kind = expected.ndim and expected.dtype.kind == "f" and actual.dtype.kind != "f"
+    wrong_kind = expected.dtype.kind == "f" and actual.dtype.kind != "f"
     if actual.dtype.kind not in "fiu" or wrong_kind:
-        _fail(f"returned dtype {actual.dtype}, expected {expected.dtype}", idea, part)
+        _fail(f"returned dtype {actual.dtype}, expected {expected.dtype}", "", part)
     if not np.isfinite(actual).all():
         at = np.argwhere(~np.isfinite(actual))[0]
         text = f"returned {actual[tuple(at)]}{_place(at)}; every value should be finite"
@@ -54,13 +94,11 @@ def expect_close(actual, expected, *, atol: float, idea="", part="") -> None:
     error = np.abs(actual - expected)
     if error.size and error.max() > atol:
         at = np.unravel_index(int(error.argmax()), error.shape)
-        got, want = float(actual[at]), float(expected[at])
-        wrong = int((error > atol).sum())
-        count = f"; {wrong} of {error.size} elements differ" if expected.ndim else ""
+        got, want = _apart(float(actual[at]), float(expected[at]))
+        count = f"; {int((error > atol).sum())} of {error.size} elements differ"
         dtypes = actual.dtype, expected.dtype
         if dtypes[0].kind == dtypes[1].kind == "f" and dtypes[0].itemsize < dtypes[1].itemsize:
             count += f"; its dtype is {dtypes[0]}, expected {dtypes[1]}"
-        got, want = _apart(got, want)
         text = f"off by {error.max():.3g}{_place(at)}: got {got}, expected {want}{count}"
         _fail(text + _pattern(actual, expected, atol), idea, part)
 
@@ -68,13 +106,18 @@ def expect_close(actual, expected, *, atol: float, idea="", part="") -> None:
 def expect_equal(actual, expected, *, idea="", part="") -> None:
     """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1.
 
-    A subclass of tuple, list or dict is as good as its base; a numpy scalar is its Python number.
-    An exception in the place of a value is said to have been raised.
+    A list is as good as a tuple, a subclass as its base; a numpy scalar is its Python number. An
+    exception in the place of a value is said to have been raised. Where the type alone is wrong,
+    the sentence ends there: the idea is not what went wrong.
     """
     __tracebackhide__ = True  # --pdb stops in the check
     difference = _difference(actual, expected, "")
     if difference:
-        _fail(difference, idea, part)
+        _fail(difference, "" if isinstance(difference, _TypeAlone) else idea, part)
+
+
+class _TypeAlone(str):
+    """A difference of type between equal numbers."""
 
 
 def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -> None:
@@ -115,8 +158,7 @@ def _kind(letter):
 
 
 def _is_number(value):
-    kinds = (int, float, Fraction, np.integer, np.floating)
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _shape(array):
@@ -142,11 +184,12 @@ def _describe(value):
         return "None"
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
-    if isinstance(value, np.ma.MaskedArray):
-        return "a masked array"
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {list(value.shape)}"
+    if is_array(value):
+        masked = type(value).__name__ == "MaskedArray"
+        return "a masked array" if masked else f"an array of shape {list(value.shape)}"
     described = kind_of(value)
+    if isinstance(value, (list, tuple)) and value and all(map(is_array, value)):
+        return f"{described} of {len(value)} arrays"
     text = brief(value)  # `<generator object f at 0x7f...>` says nothing more
     return described if text.startswith("<") else f"{described} ({text})"
 
@@ -173,12 +216,12 @@ UNITS = {  # actual / expected, or its inverse: what may have been confused
 }
 
 
-def _ratio(actual, expected):
+def _ratio(actual, expected, units=True):
     """A sentence when a number is a simple multiple of the expected one."""
     if not expected or not actual:
         return ""
     ratio = actual / expected
-    for factor, told in UNITS.items():
+    for factor, told in UNITS.items() if units else ():
         for name, value in ((f"{factor:g}", factor), (f"1/{factor:g}", 1 / factor)):
             if abs(ratio / value - 1) < 1e-9:
                 return f"; it is {name} times the expected one: {told}"
@@ -194,11 +237,9 @@ def _ratio(actual, expected):
 
 def _pattern(actual, expected, atol):
     """A sentence when the result is a simple multiple of, or a constant away from, expected."""
-    if expected.ndim == 0:
-        return _ratio(float(actual), float(expected))
     if expected.size < 2:
         return ""
-    scale = float(np.abs(expected).max())
+    scale = float(abs(expected).max())
     if scale == 0:
         return ""
     ratio = float((actual * expected).sum() / (expected * expected).sum())
@@ -206,7 +247,7 @@ def _pattern(actual, expected, atol):
         for bottom in range(1, 9):
             factor = Fraction(top, bottom)
             if factor != 1 and abs(ratio - factor) < 1e-9 * top:
-                if np.abs(actual - float(factor) * expected).max() <= 8 * atol + 1e-9 * scale:
+                if abs(actual - float(factor) * expected).max() <= 8 * atol + 1e-9 * scale:
                     return f"; every element is {factor} times the expected one"
     shift = actual - expected
     if shift.std() <= atol and abs(shift.mean()) > atol:
@@ -218,17 +259,7 @@ def _difference(actual, expected, where):
     """A sentence about the first difference, or '' when there is none."""
     at = f" at {where}" if where else ""
     if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
-        if not isinstance(actual, type(expected)):
-            return f"returned {kind_of(actual)}{at}, expected {kind_of(expected)}"
-        if len(actual) != len(expected):
-            texts = brief(actual), brief(expected)
-            if any(text.endswith("...") for text in texts):  # too long to be read
-                texts = f"{len(actual)} entries", len(expected)
-            return f"returned {texts[0]}{at}, expected {texts[1]}"
-        for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
-            if text := _difference(a, e, f"{where}[{index}]"):
-                return text
-        return ""
+        return _difference_of_rows(actual, expected, where, at)
     if isinstance(expected, dict) and isinstance(actual, dict):
         if missing := [key for key in expected if key not in actual]:
             return f"lacks the key {missing[0]!r}{at}"
@@ -241,10 +272,29 @@ def _difference(actual, expected, where):
             if text := _difference(actual[key], expected[key], f"{where}[{key!r}]"):
                 return text
         return ""
-    for kind, plain in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
-        if isinstance(actual, kind) and type(expected) is plain:
-            actual = plain(actual)
-    if type(actual) is type(expected) and actual == expected:
+    actual = plain_number(actual)
+    subclass = isinstance(actual, type(expected)) and not isinstance(actual, bool)
+    if (type(actual) is type(expected) or subclass) and actual == expected:
         return ""
     verb = "raised" if isinstance(actual, Exception) else "returned"
-    return f"{verb} {_describe(actual)}{at}, expected {_describe(expected)}"
+    text = f"{verb} {_describe(actual)}{at}, expected {_describe(expected)}"
+    numbers_ = _is_number(actual) and _is_number(expected)
+    return _TypeAlone(text) if numbers_ and math.isclose(actual, expected) else text
+
+
+def _difference_of_rows(actual, expected, where, at):
+    for index, (a, e) in enumerate(zip(actual, expected, strict=False)):
+        if text := _difference(a, e, f"{where}[{index}]"):
+            break
+    else:
+        index, text = min(len(actual), len(expected)), ""
+    if len(actual) == len(expected):
+        return text
+    texts = brief(actual), brief(expected)
+    if not any(words.endswith("...") for words in texts):
+        return f"returned {texts[0]}{at}, expected {texts[1]}"
+    rows = [f"{brief(row[index])}" if index < len(row) else "no more" for row in (actual, expected)]
+    return (  # too long to be read
+        f"returned {len(actual)} entries{at}, expected {len(expected)}; the first difference is "
+        f"at {where}[{index}]: {rows[0]}, expected {rows[1]}"
+    )

@@ -47,8 +47,9 @@ def find_labs(root: Path = ROOT) -> list[Lab]:
 
 
 def choose_lab(name: str, labs: list[Lab]) -> Lab:
-    """The lab that `name` is a unique prefix of. ValueError lists the choices otherwise."""
-    name = name.rstrip("/")
+    """The lab that `name` is a unique prefix of; `01` will do. ValueError lists the choices."""
+    name = name.rstrip("/").lower()
+    name = f"lab-{name}" if name.isdigit() else name
     matches = [lab for lab in labs if lab.name.startswith(name)]
     exact = [lab for lab in matches if lab.name == name]
     if len(exact or matches) == 1:
@@ -58,24 +59,45 @@ def choose_lab(name: str, labs: list[Lab]) -> Lab:
     raise ValueError(f"'{name}' {what} {choices}")
 
 
-def chosen_implementation() -> str:
+def chosen_implementation(default: str = "solution") -> str:
     """What LAB_IMPL names, `solution` by default. ValueError for anything else."""
-    which = os.environ.get("LAB_IMPL", "solution")
+    which = os.environ.get("LAB_IMPL", default)
     if which not in IMPLEMENTATIONS:
         raise ValueError(f"LAB_IMPL={which!r}: it is 'solution' (the default) or 'starter'")
     return which
 
 
-def load_chosen(folder: Path) -> "Implementation":
+def load_chosen(folder: Path, default: str = "solution") -> "Implementation":
     """What LAB_IMPL names in a lab's folder, for the programs that stand beside it.
 
     Ends the program with one sentence and status 2 when that is missing or cannot be imported.
     """
     try:
-        path = Path(folder) / f"{chosen_implementation()}.py"
+        path = Path(folder) / f"{chosen_implementation(default)}.py"
         return Implementation(load_module(path), path)
     except (ValueError, LoadError) as error:
         _end(error)
+
+
+def load_and_say(folder: Path, default: str = "solution") -> "Implementation":
+    """`load_chosen`, and the first line of the program says whose functions answer."""
+    lab = load_chosen(folder, default)
+    print(answered_by(folder, default=default), flush=True)
+    return lab
+
+
+def answered_by(*folders: Path, default: str = "solution") -> str:
+    """`by your starter.py of lab 03 (LAB_IMPL=solution runs the reference)`, or the reverse.
+
+    folders: of the labs whose functions a program calls.
+    """
+    folders = [Path(folder).resolve() for folder in folders]
+    numbers = [folder.name.split("-")[1] for folder in folders if folder.name.startswith("lab-")]
+    labs = [f"lab{'s' * (len(numbers) > 1)} {', '.join(numbers)}"] if numbers else []
+    labs += ["the capstone"] * any(not folder.name.startswith("lab-") for folder in folders)
+    if chosen_implementation(default) == "starter":
+        return f"by your starter.py of {' and '.join(labs)} (LAB_IMPL=solution runs the reference)"
+    return f"by the reference, solution.py of {' and '.join(labs)} (LAB_IMPL=starter runs yours)"
 
 
 def run_program(main) -> None:
@@ -168,7 +190,9 @@ def describe_exception(error: BaseException, path: Path, called: str = "") -> st
     called: a function of the file, whose line is named first when the error came from another:
     `starter.py line 40 (line 12 in shards): ...`.
     """
-    kind, text = type(error).__name__, " ".join(str(error).split())
+    words = [str(error), *getattr(error, "__notes__", ())]  # a check's idea is a note
+    ends = [word.rstrip(".") for word in words[:-1]] + words[-1:]
+    kind, text = type(error).__name__, " ".join(". ".join(filter(None, ends)).split())
     steps, where = _steps_in(error, str(path)), ""
     if steps:
         deepest, line = steps[-1]

@@ -1,4 +1,4 @@
-"""What can run on this machine: the markers gpu(n), vllm and torch; why a check does not run."""
+"""What can run here: the markers gpu(n), vllm, torch, threads; why a check does not run."""
 
 import importlib.util
 import os
@@ -24,6 +24,8 @@ def missing(item) -> str:
         return "needs vLLM: make vllm"
     if item.get_closest_marker("torch") and not torch_is_here():
         return "needs Torch: make torch"
+    if item.get_closest_marker("threads") and sys.platform == "emscripten":
+        return "needs threads, which Python has none of in a page; a terminal grades it"
     return ""
 
 

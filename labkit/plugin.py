@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.claims import claim_of, outcome_of
+from labkit.claims import claim_of, claims_in, outcome_of
 from labkit.loading import (
     Implementation,
     LoadError,
@@ -23,8 +23,9 @@ from labkit.loading import (
     load_module,
 )
 from labkit.mistakes import find_hint, read_bank
-from labkit.mistakes.further import further_calls
+from labkit.mistakes.further import Apart, further_calls, run_apart
 from labkit.needs import NOT_HERE, missing
+from labkit.reads import narrowed
 from labkit.recorder import Recorder
 from labkit.scoreboard import Scoreboard
 from labkit.session import RECORDER, STATE, State
@@ -48,10 +49,11 @@ def pytest_addhooks(pluginmanager):
 
 def pytest_addoption(parser):
     add = parser.getgroup("labs").addoption
-    add("--scores", metavar="FILE", help="write the scoreboard as JSON (labkit.scoreboard)")
+    add("--scores", metavar="FILE", help="write the scoreboard as JSON: --scores=scores.json")
     add("--task", type=int, metavar="N", help="only the checks of task N")
     add("--hint", metavar="FUNCTION[=LEVEL]", help="1 an idea, 2 a sketch, 3 the formula; no test")
     add("--at-hand", action="store_true", help="show only the task at hand")
+    add("--call", action="store_true", help="show the call of a failure with all of its numbers")
     add(
         "--open-tasks-ok",
         action="store_true",
@@ -86,7 +88,10 @@ def pytest_configure(config):
         if folder not in sys.path:
             sys.path.append(folder)  # collectives.py; after everything that is installed
     # xdist hands its workers the arguments as typed, so each resolves them for itself
-    config.args[:] = [_resolve(arg, config.invocation_params.dir, labs) for arg in config.args]
+    folder = config.invocation_params.dir
+    config.args[:] = [test for arg in config.args for test in _tests(arg, folder, labs)]
+    if which == "starter":  # a warning of a library would stand above the learner's screen
+        config.option.disable_warnings = True
     if hasattr(config, "workerinput"):
         return
     scores = config.getoption("scores")
@@ -99,6 +104,7 @@ def pytest_configure(config):
 def _resolve(arg, folder, labs):
     """`lab-01`, `lab-01::test_name` -> the lab's folder or test; everything else as it is."""
     path, colons, rest = arg.partition("::")
+    path = path if (Path(folder) / path).exists() else path.lower()
     if not path.startswith(("lab", "capstone")) or (Path(folder) / path).exists():
         return arg
     try:
@@ -106,6 +112,23 @@ def _resolve(arg, folder, labs):
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
     return f"{lab.file('test_lab')}::{rest}" if colons else str(lab.path)
+
+
+def _tests(arg, folder, labs):
+    """What `_resolve` says; `lab-01::test_row` is each check whose name begins so."""
+    whole = _resolve(arg, folder, labs)
+    path, colons, rest = whole.partition("::")
+    lab = next((lab for lab in labs if colons and path == str(lab.file("test_lab"))), None)
+    names = [claim.name for claim in claims_in(lab)] if lab else []
+    chosen = [name for name in names if name.startswith(rest)]
+    if not lab or rest.partition("[")[0] in names:
+        return [whole]
+    if not chosen:
+        raise pytest.UsageError(
+            f"{lab.prefix} has no check {rest}; -k FUNCTION runs those of one function of "
+            + ", ".join(tasks_of(lab))
+        )
+    return [f"{path}::{name}" for name in chosen]
 
 
 # --- the `lab` fixture --------------------------------------------------------------------------
@@ -127,8 +150,14 @@ def lab(request):
     implementation = state.implementations[this]
     if isinstance(implementation, LoadError):
         raise implementation
-    recorder = request.node.stash[RECORDER] = Recorder(implementation, _names(this))
+    recorder = recorder_of(this, implementation)
+    request.node.stash[RECORDER] = recorder
     return recorder
+
+
+def recorder_of(lab, implementation):
+    """A Recorder whose words about a call are those of the checks of this lab."""
+    return Recorder(implementation, _names(lab), reads=_reads(lab))
 
 
 def _names(lab):
@@ -141,6 +170,18 @@ def _names(lab):
             return []
 
     return names
+
+
+def _reads(lab):
+    """Of a call's dicts, what the solution looks at."""
+
+    def reads(function, args, kwargs):
+        try:
+            return narrowed(getattr(read_bank(lab).solution, function), args, kwargs)
+        except Exception:  # such as a broken bank
+            return args, kwargs
+
+    return reads
 
 
 @pytest.hookimpl(trylast=True)
@@ -204,6 +245,8 @@ def pytest_terminal_summary(terminalreporter, config):
     if word and labs and len(terminalreporter.stats.get("deselected", [])) == len(state.items):
         functions = ", ".join(name for lab in labs for name in tasks_of(lab))
         terminalreporter.write_line(f"-k {word!r} selects no check. The functions: {functions}")
+    for check, call in state.calls_to_show.items():
+        terminalreporter.write_line(f"\n{check} called\n{call}")
     for reason, count in reasons.most_common():
         tests = f"{count} test{'s' * (count > 1)}"
         terminalreporter.write_line(f"{NOT_HERE}{tests}: {reason}")
@@ -255,9 +298,17 @@ def pytest_runtest_makereport(item, call):
     report.claim = {"lab": lab.name, **claim_of(item), **outcome, "hint": "", "printed": ""}
     if outcome["outcome"] == "failed":
         report.claim["printed"] = "\n".join(report.capstdout.splitlines()[-PRINTED_LINES:])
-    if outcome["outcome"] == "failed" and recorder.calls and not outcome["broken"] and state.hints:
+        report.claim["drawing"] = getattr(call.excinfo.value, "drawing", "")
+        if item.config.getoption("call") and recorder.calls:
+            call = recorder.whole_call()
+            state.calls_to_show.setdefault(f"{lab.prefix}::{item.originalname}", call)
+    first = (lab, report.claim["name"]) not in state.hinted  # a claim shows its first failed case
+    wanted = outcome["outcome"] == "failed" and not outcome["broken"] and state.hints and first
+    if wanted and recorder.calls:
+        state.hinted.add((lab, report.claim["name"]))
         _hint(report.claim, lab, recorder, state)
-    if "did not finish within" in outcome["message"] and outcome["crashed"]:
+        report.claim["needs"] = _needs(item, report.claim["waits_for"], state)
+    if outcome["late"]:
         state.out_of_time.add((lab, report.claim["name"]))
     return report
 
@@ -278,6 +329,26 @@ def _hint(claim, lab, recorder, state):
         claim["hint"] = find_hint(bank, recorder.calls, further)
     except (Exception, pytest.fail.Exception):  # such as the time limit: then there is no hint
         pass
+
+
+def _needs(item, names, state):
+    """The functions of checks that this one waits for, were not selected, and do not pass."""
+    selected = {other.nodeid for other in item.session.items}
+    left = [o for o in state.items if o.originalname in names and o.nodeid not in selected]
+    found = {}
+    for other in left:
+        if other.path != item.path or other.originalname in found:
+            continue
+        try:
+            if other.nodeid not in state.ran_apart:
+                implementation = state.implementations[state.lab_of(item)]
+                state.ran_apart[other.nodeid] = run_apart(other, Recorder(implementation))
+        except pytest.fail.Exception:  # the time limit
+            return []
+        error = state.ran_apart[other.nodeid]
+        if error is not None and not isinstance(error, Apart):
+            found[other.originalname] = task_of_check(state.lab_of(item), other.originalname)
+    return list(dict.fromkeys(task.function for task in found.values() if task))
 
 
 def pytest_report_teststatus(report):

@@ -3,10 +3,10 @@
 import contextlib
 import copy
 import reprlib
+import sys
 from collections import deque
 from fractions import Fraction
-
-import numpy as np
+from threading import current_thread, main_thread
 
 CALLS_KEPT = 4096  # a check makes some hundreds
 PLAIN = frozenset((int, float, str, bool, type(None), Fraction))
@@ -16,11 +16,12 @@ class Recorder:
     """An implementation whose calls are remembered as (function, args, kwargs, outcome).
 
     outcome is ("value", result) or ("raises", name of the exception's type). A call may not change
-    its arguments: it fails the check at once. names gives a function's parameter names.
+    its arguments: it fails the check at once. names gives a function's parameter names, reads
+    (function, args, kwargs) its arguments with, of each dict, what the function looks at.
     """
 
-    def __init__(self, implementation, names=lambda function: [], kept=CALLS_KEPT):
-        self._implementation, self._names = implementation, names
+    def __init__(self, implementation, names=lambda function: [], kept=CALLS_KEPT, reads=None):
+        self._implementation, self._names, self._reads = implementation, names, reads
         self.calls = deque(maxlen=kept)
         self.running = None  # the call that has not come back, as (function, args, kwargs)
         self.error = None  # what the last call raised
@@ -36,14 +37,6 @@ class Recorder:
                 outcome.append(value(*args, **kwargs))
             return outcome[0]
 
-        def steps(*args, **kwargs):
-            __tracebackhide__ = True
-            with self._recorded(name, args, kwargs) as outcome:
-                outcome.append((yield from value.steps(*args, **kwargs)))
-            return outcome[0]
-
-        if hasattr(value, "steps"):  # collectives.run_ranks
-            call.steps = steps
         call.__name__ = name
         return call
 
@@ -55,9 +48,12 @@ class Recorder:
         self.running = (name, *given)  # still so when a time limit ends the check
         try:
             yield outcome
-        except Exception as error:
-            self.calls.append((name, *given, ("raises", type(error).__name__)))
-            self.running, self.error = None, error
+        except BaseException as error:
+            # A rank that waited for ever is let go by such an exception; a time limit's is the
+            # main thread's, whose call is still running.
+            if isinstance(error, Exception) or current_thread() is not main_thread():
+                self.calls.append((name, *given, ("raises", type(error).__name__)))
+                self.running, self.error = None, error
             raise
         self.calls.append((name, *given, ("value", copied(outcome[0]))))
         self.running = self.error = None
@@ -68,8 +64,20 @@ class Recorder:
         if call is None and not self.calls:
             return ""
         name, args, kwargs = (call or self.calls[-1])[:3]
+        if self._reads:
+            args, kwargs = self._reads(name, args, kwargs)
         names = self._parameters(name, len(args))
         return describe_call(name, **dict(zip(names, args, strict=False)), **kwargs)
+
+    def whole_call(self) -> str:
+        """The last call with every number of its arguments: a line for each, then the call."""
+        name, args, kwargs = self.calls[-1][:3]
+        given = dict(zip(self._parameters(name, len(args)), args, strict=True))
+        numpy = sys.modules.get("numpy")
+        with numpy.printoptions(threshold=sys.maxsize) if numpy else contextlib.nullcontext():
+            lines = [f"{key} = {value!r}" for key, value in (given | kwargs).items()]
+        words = [*given, *(f"{key}={key}" for key in kwargs)]
+        return "\n".join([*lines, f"{name}({', '.join(words)})"])
 
     def _parameters(self, name, count):
         names = list(self._names(name))[:count]
@@ -88,25 +96,35 @@ class Recorder:
 
 def describe_call(name: str, /, **arguments) -> str:
     """`row_parallel(x[5, 12], W[7, 12], num_ranks=4)`: arrays by shape, the rest by value."""
-    words = []
-    for key, value in arguments.items():
-        if isinstance(value, np.ndarray):
-            words.append(f"{key}{list(value.shape)}")
-        else:
-            words.append(f"{key}={_argument(value)}")
-    return f"{name}({', '.join(words)})"
+    words = {key: _in_call(key, value) for key, value in arguments.items()}
+    for key in sorted(words, key=lambda key: -len(words[key])):  # the longest is cut first
+        if sum(map(len, words.values())) > LONGEST_CALL:
+            words[key] = _in_call(key, arguments[key], ARGUMENT)
+    return f"{name}({', '.join(words.values())})"
 
 
-def _argument(value):
-    """A value as it stands in a call: of a dict that is too long for a line, its whole numbers.
+LONGEST_CALL, ARGUMENT = 320, 100  # letters: four lines of the screen; one argument of more
 
-    They tell one model or plan from another; cut to 60 characters, two would look alike.
-    """
-    if isinstance(value, dict) and len(_ARGUMENT.repr(value)) > 60:
-        numbers = [f"{key!r}: {item!r}" for key, item in value.items() if type(item) is int][:8]
-        if numbers:
-            return "{" + ", ".join(numbers + ["..."] * (len(value) > len(numbers))) + "}"
-    return brief(value, _ARGUMENT)
+
+def _in_call(key, value, most=LONGEST_CALL):
+    if is_array(value):
+        return f"{key}{list(value.shape)}"
+    return f"{key}={brief(value, _ARGUMENT, most)}"
+
+
+def is_array(value) -> bool:
+    """Whether it is a numpy array. Where nobody has imported numpy, nothing is."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def plain_number(value):
+    """A numpy scalar, or an array of no dimension, as Python's number; all else as it is."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or isinstance(value, float) and type(value) is float:
+        return value
+    single = type(value) is numpy.ndarray and value.ndim == 0 and value.dtype != object
+    return value.item() if single or isinstance(value, numpy.generic) else value
 
 
 class _Short(reprlib.Repr):
@@ -115,20 +133,25 @@ class _Short(reprlib.Repr):
     def __init__(self, digits=None):
         super().__init__()
         self.maxlist = self.maxtuple = self.maxdict = 30
-        self.maxstring = self.maxlong = self.maxother = 130
+        self.maxstring = self.maxlong = self.maxother = 320
+        self.maxlevel = 9
         self.digits = digits
 
     def repr_float(self, value, level):
         return repr(float(f"{value:.{self.digits}g}") if self.digits else value)
 
+    def repr_ReadDict(self, value, level):  # noqa: N802 (reprlib's way)
+        words = [f"{key!r}: {self.repr1(item, level)}" for key, item in value.items()]
+        return "{" + ", ".join(words + ["..."] * value.narrowed) + "}"
+
 
 _RESULT, _ARGUMENT = _Short(), _Short(digits=12)  # 0.00064, not 0.0006399999999999999
 
 
-def brief(value, short=_RESULT) -> str:
-    """repr() cut to 60 characters."""
+def brief(value, short=_RESULT, most=60) -> str:
+    """repr() cut to so many characters."""
     text = short.repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def copied(value):
@@ -140,7 +163,7 @@ def copied(value):
         return kind(value if PLAIN.issuperset(map(type, value)) else map(copied, value))
     if kind is dict:
         return {key: copied(item) for key, item in value.items()}
-    if kind is np.ndarray and value.dtype != object:
+    if is_array(value) and kind.__name__ == "ndarray" and value.dtype != object:
         return value.copy(order="K")
     try:
         return copy.deepcopy(value)
@@ -153,14 +176,12 @@ def _changed(before, now):
     kind = type(before)
     if kind in (*PLAIN, list, tuple, dict) and type(now) is not kind:
         return True
-    if kind in (list, tuple, dict):
-        with contextlib.suppress(ValueError):  # of an array's truth
-            if before == now:
-                return False
     if kind in (list, tuple):
+        if PLAIN.issuperset(map(type, before)) and before == now:
+            return False
         return len(before) != len(now) or any(map(_changed, before, now))
-    if kind is dict:
-        return before.keys() != now.keys() or any(_changed(before[key], now[key]) for key in before)
+    if kind is dict:  # their order too: whoever goes through them sees it
+        return list(before) != list(now) or any(_changed(before[key], now[key]) for key in before)
     if hasattr(before, "dtype") and before.dtype != object:  # bit by bit: NaN equals itself
         return before.shape != now.shape or before.tobytes() != now.tobytes()
     return kind in PLAIN and now != before and before == before

@@ -19,6 +19,7 @@ was stopped (Ctrl-C or -x) before it ran. task is 0 for a claim that belongs to 
 import itertools
 import json
 import os
+import re
 import textwrap
 from pathlib import Path
 
@@ -26,7 +27,7 @@ import pytest
 
 from labkit.claims import settle, shown
 from labkit.loading import sha256
-from labkit.tasks import line_of, task_of_check, tasks_of
+from labkit.tasks import is_open, line_of, task_of_check, tasks_of
 
 WIDTH = 80
 TOTAL = 100
@@ -43,7 +44,7 @@ NOT_EARNED = {
     "not_selected": "{} not selected",
 }
 KEYS = ("name", "text", "points", "task", "function")
-KEYS += ("outcome", "message", "hint", "waits_for", "printed")
+KEYS += ("outcome", "message", "hint", "waits_for", "printed", "drawing")
 
 
 def score_lab(lab, which, cases, unreached=()):
@@ -61,6 +62,7 @@ def score_lab(lab, which, cases, unreached=()):
         task = task_of_check(lab, claim["name"])
         claim.update(task=task.number if task else 0, function=task.function if task else "")
         claim.setdefault("printed", "")
+        claim.setdefault("drawing", "")
     points["not_reached"] = sum(unreached[name] for name in lost)
     known = sum(claim["points"] for claim in claims) + points["not_reached"]
     points["not_selected"] = TOTAL - known
@@ -149,12 +151,30 @@ class Scoreboard:
             terminalreporter.write_line(
                 "These are the reference solutions. LAB_IMPL=starter grades your files."
             )
-        only = config.getoption("at_hand")
-        for lab, entry in entries:
-            Screen(terminalreporter, lab, self.which, entry).draw(only)
+        self._draw(terminalreporter, entries, config.getoption("at_hand"))
         if self.scores_file:
             self._write([entry for _, entry in entries])
         return result
+
+    def _draw(self, out, entries, only_at_hand):
+        """One lab's whole screen; of several starters' only that of the labs at work."""
+        course = sorted(entries, key=lambda one: place_in_course(one[0]))
+        screens = [Screen(out, lab, self.which, entry) for lab, entry in course]
+        if self.which == "solution" or len(screens) < 2:
+            for screen in screens:
+                screen.draw(only_at_hand)
+            return
+        following = next((screen for screen in screens if not screen.done), None)
+        out.ensure_newline()
+        out.write_line("")
+        for screen in screens:
+            if screen.done or screen.fresh:
+                screen.title()
+        for screen in screens:
+            if not (screen.done or screen.fresh):
+                screen.draw(only_at_hand, last=False)
+        if following:
+            following.invite()
 
     def _write(self, entries):
         scores = {"schema": "lab-scores/1", "implementation": self.which, "labs": entries}
@@ -170,8 +190,21 @@ class Screen:
     def __init__(self, out, lab, which, entry):
         self.out, self.lab, self.which, self.entry = out, lab, which, entry
 
-    def draw(self, only_at_hand=False):
-        self._title()
+    @property
+    def done(self):
+        """Everything has passed that this machine can run."""
+        return self.entry["points"]["earned"] + self.entry["points"]["not_run"] == TOTAL
+
+    @property
+    def fresh(self):
+        """Nothing of it is written yet."""
+        return {claim["outcome"] for claim in self.entry["claims"]} <= {"todo", "not_run"}
+
+    def draw(self, only_at_hand=False, last=True):
+        """last: with the line that says what is next."""
+        self.out.ensure_newline()
+        self.out.write_line("")
+        self.title()
         if self.entry["broken"]:
             self._sentence("cannot be graded: " + self.entry["broken"], red=True)
             return
@@ -179,16 +212,30 @@ class Screen:
         for task, claims in itertools.groupby(self.entry["claims"], key=lambda c: c["task"]):
             if not only_at_hand or at_hand and at_hand["task"] == task:
                 self._task(task, list(claims))
-        self._next(at_hand)
+        if last and self.which == "starter":
+            for line in self._next(at_hand):
+                self._sentence(line, indent=2)
 
-    def _title(self):
+    def invite(self):
+        """What to do now, at the end of a run of several labs."""
+        lines = [f"cannot be graded: {self.entry['broken']}"] if self.entry["broken"] else []
+        lines = lines or list(self._next(self._at_hand()))
+        self.out.write_line("")
+        what, _, stuck = " ".join(lines).removeprefix("next: ").partition(" Stuck? ")
+        self._sentence(f"Now you, {self.lab.prefix}: {what}", indent=0, bold=True)
+        self.out.write_line(f"  {_near(self.lab.file('starter'))}")
+        short = self.lab.prefix.removeprefix("lab-")
+        watch = f"(make watch LAB={short} grades at every save)"
+        self.out.write_line(f"  make lab LAB={short}    {watch}")
+        if stuck:
+            self.out.write_line(f"  pytest {self.lab.prefix} {stuck}    (an idea)")
+
+    def title(self):
         points = self.entry["points"]
         score = f"{points['earned']}/{points['total']} points"
         for key, text in NOT_EARNED.items():
             if points[key]:
                 score += ", " + text.format(points[key])
-        self.out.ensure_newline()
-        self.out.write_line("")
         title = f"{self.entry['lab']}  {self.entry['file']} {self.entry['sha256'][:12]}"
         full = points["earned"] == points["total"]
         self.out.write(title, bold=True)
@@ -215,6 +262,8 @@ class Screen:
         self._line(claim["outcome"], claim["points"], text)
         if claim["message"] and claim["outcome"] != "todo":
             self._sentence(claim["message"])
+        for line in claim.get("drawing", "").splitlines():
+            self.out.write_line((" " * 15 + line).rstrip())
         if claim["hint"]:
             self._sentence("Hint: " + claim["hint"] + ".", yellow=True)
         if claim["printed"]:
@@ -238,36 +287,91 @@ class Screen:
         return next(iter(failed), None) or min(open_, key=lambda c: c["task"] or 99, default=None)
 
     def _next(self, claim):
-        if self.which == "solution":
+        """The lines that say what is next; claim is the one at hand, None when all have passed."""
+        if claim is not None:
+            tasks = tasks_of(self.lab)
+            unwritten = re.search(r"· (\w+) is yours to write", claim["message"])
+            task = tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"])
+            yield from self._proper(task)
+            yield from self._next_task(task)
             return
-        if claim is None:
-            if self.entry["points"]["earned"] == TOTAL:
-                self._sentence("next: " + self._after(), indent=2)
+        points, names = self.entry["points"], [c["function"] for c in self.entry["claims"]]
+        if points["not_selected"] or points["not_reached"]:
+            # the first task after those of this run that is still to be written
+            tasks = list(tasks_of(self.lab).values())
+            behind = max((k for k, task in enumerate(tasks) if task.function in names), default=-1)
+            rest = [task for task in tasks[behind + 1 :] if is_open(self.lab, task.function)]
+            if rest:
+                yield from self._next_task(rest[0])
+            else:
+                yield f"next: pytest {self.lab.prefix} grades the whole lab"
             return
-        function = claim["function"]
-        task = tasks_of(self.lab).get(function)
+        if points["not_run"]:
+            waiting = [c["message"] for c in self.entry["claims"] if c["outcome"] == "not_run"]
+            reasons = "; ".join(dict.fromkeys(waiting))
+            yield f"All that this machine can run has passed. The rest: {reasons}."
+        if points["earned"] == TOTAL:
+            count = len(tasks_of(self.lab))
+            yield f"{self.lab.prefix} is complete: {count} functions, and every claim holds."
+            if reward := course_of(self.lab).get(self.lab.name):
+                yield f"now: {reward}"
+        yield f"next: {self._after()}"
+
+    def _proper(self, task):
+        """Where only stretch tasks are left: the lab without them is complete, and counts apart."""
+        tasks = tasks_of(self.lab)
+        proper = [c for c in self.entry["claims"] if not _is_stretch(tasks, c)]
+        points = self.entry["points"]
+        whole = not points["not_selected"] and not points["not_reached"]
+        if whole and task and task.stretch and all(c["outcome"] == "passed" for c in proper):
+            counted = sum(c["points"] for c in proper)
+            yield (
+                f"{self.lab.prefix} without its stretch is complete: {counted} of {counted} "
+                f"points. The stretch is {TOTAL - counted} more, for whoever wants them; else: "
+                f"{self._after()}."
+            )
+
+    def _next_task(self, task):
         if not task:
             return
-        where = f"{self.entry['file']}:{line_of(self.lab, self.which, function)}"
-        self._sentence(
-            f"next: task {task.number}, {function}, {where} (about {task.size}). README.md and the "
-            f"book (make serve) explain it; pytest {self.lab.prefix} --hint {function} helps a "
-            "little",
-            indent=2,
+        line = line_of(self.lab, self.which, task.function)
+        file = self.entry["file"]
+        where = f"{file}:{line}" if line else f"{file} has no `def {task.function}` any more"
+        yield (
+            f"next: task {task.number}, {task.function}, {where} (about {task.size}). "
+            f"Stuck? --hint {task.function}"
         )
 
     def _after(self):
-        """What follows a finished lab, in the order that the labs' order.txt has."""
-        order = self.lab.path.parent / "order.txt"
-        names = order.read_text(encoding="utf-8").split() if order.exists() else []
-        done = "compare your predictions, try the bug hunt in the book"
+        """What follows a finished lab."""
+        names = list(course_of(self.lab))
         if self.lab.name in names[:-1]:
-            following = names[names.index(self.lab.name) + 1]
-            return f"{done}, then {following}"
-        return done
+            return f"{names[names.index(self.lab.name) + 1]}, or this lab's bug hunts in the book"
+        return "make labs, which shows what you have built"
 
     def _sentence(self, text, indent=15, **look):
         pad = " " * indent
         wrapped = textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad)
         for line in wrapped:
             self.out.write_line(line, **look)
+
+
+def _is_stretch(tasks, claim):
+    return claim["function"] in tasks and tasks[claim["function"]].stretch
+
+
+def course_of(lab):
+    """{name of a lab beside this one: what to run when it is complete}, in the course's order."""
+    order = lab.path.parent / "order.txt"
+    lines = order.read_text(encoding="utf-8").splitlines() if order.exists() else []
+    return {name: reward.strip() for name, _, reward in (line.partition(":") for line in lines)}
+
+
+def place_in_course(lab):
+    names = list(course_of(lab))
+    return names.index(lab.name) if lab.name in names else len(names)
+
+
+def _near(path):
+    """A path as seen from here, where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)

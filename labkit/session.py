@@ -16,7 +16,10 @@ class State:
         self.items = []  # all that were collected, also those not selected
         self.out_of_time = set()  # (lab, test name)
         self.hints = True  # whether a failure is compared with the known mistakes
+        self.hinted = set()  # (lab, test name) whose failure was compared
+        self.ran_apart = {}  # node id of a check that was not selected -> what it raised, or None
         self.left_out = ""
+        self.calls_to_show = {}  # of failed checks, by their name, with --call
 
     def lab_of(self, item):
         return self.by_folder.get(item.path.parent)

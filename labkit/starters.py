@@ -4,22 +4,28 @@ Between `# BEGIN SOLUTION (task N)` and `# END SOLUTION` lies what the learner w
 function the block becomes one `raise NotImplementedError(...)`; at module level (a private helper
 of the solution) it is removed. Everything else is kept to the letter, comments included.
 
-`python -m labkit.starters` writes the starters, and each README's table of tasks and points;
-`--force` overwrites a starter that somebody has edited, which is otherwise kept.
+`python -m labkit.starters` writes the starters, each README's table of tasks and points, and the
+screen of the first README; `--force` overwrites a starter that somebody has edited, which is
+otherwise kept.
 """
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from labkit.claims import points_of_tasks
-from labkit.loading import ROOT, Lab, find_labs
+from labkit.loading import ROOT, Lab, choose_lab, find_labs
+from labkit.mistakes import load_bank
 from labkit.tasks import BEGIN, BLOCK, END, owner_of, tasks_of
 
 TASKS = re.compile(r"(<!-- tasks -->).*?(<!-- /tasks -->)", re.S)
+SCREEN = re.compile(r"(<!-- screen (\S+) (\w+) -->).*?(<!-- /screen -->)", re.S)
 HEADER = re.compile(r"\A# ([\w-]+) starter: .* \[([0-9a-f]{12})\]\n")
 
 
@@ -59,7 +65,7 @@ def _todo(lab, block):
         f"{before}{indent}raise NotImplementedError(\n"
         f'{indent}    "{lab.prefix} · {function} is yours to write '
         f'(about {tasks_of(lab)[function].size}). "\n'
-        f'{indent}    "Chapter: README.md, task {block["task"]}"\n'
+        f'{indent}    "The book (make book) says more: {lab.prefix}, task {block["task"]}"\n'
         f"{indent})"
     )
 
@@ -123,6 +129,38 @@ def readme(lab: Lab) -> tuple[str, str]:
     return text, TASKS.sub(table, text, count=1)
 
 
+def plant(copy: Lab, code: str) -> None:
+    """Make the starter of a copy the solution, with the functions that `code` defines anew."""
+    solution, starter = copy.file("solution").read_text(encoding="utf-8"), copy.file("starter")
+    header = starter.read_text(encoding="utf-8").partition("\n")[0]  # so that its lines count alike
+    starter.write_text(f"{header}\n{solution}\n\n{code}\n", encoding="utf-8")
+
+
+def failure_shown(lab: Lab, mistake: str) -> str:
+    """What pytest prints of the task of a known mistake, up to its hint."""
+    code = next(one.source for one in load_bank(lab).mistakes if one.name == mistake)
+    with tempfile.TemporaryDirectory(prefix="labkit-") as folder:
+        (copy,) = copy_course(Path(folder), lab)
+        plant(copy, code)
+        command = [sys.executable, "-m", "pytest", lab.prefix, "-k", mistake.split("__")[0]]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
+        clean |= {"LAB_IMPL": "starter", "COLUMNS": "80", "NO_COLOR": "1"}
+        done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True)
+    shown = done.stdout[done.stdout.index("  task ") :]
+    return re.split(r"(?m)^ +(?:passed|waits|todo) ", shown)[0].rstrip()
+
+
+def first_readme(root: Path = ROOT) -> tuple[str, str]:
+    """The root's README as it is, and with its screen as pytest prints it."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+
+    def screen(found):
+        lab = choose_lab(found[2], find_labs(root))
+        return f"{found[1]}\n```text\n{failure_shown(lab, found[3])}\n```\n{found[4]}"
+
+    return text, SCREEN.sub(screen, text)
+
+
 def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m labkit.starters", description=__doc__)
     parser.add_argument("--force", action="store_true", help="overwrite edited starters too")
@@ -137,6 +175,10 @@ def main(arguments=None) -> int:
         except ValueError as error:
             word, status = str(error), 1
         print(f"{lab.name}/starter.py: {word}")
+    old, new = first_readme()
+    if old != new:
+        (ROOT / "README.md").write_text(new, encoding="utf-8")
+        print("README.md: its screen is written")
     return status
 
 

@@ -67,6 +67,15 @@ def line_of(lab: Lab, which: str, function: str) -> int:
     return next((number for number, line in enumerate(lines, 1) if start.match(line)), 0)
 
 
+def is_open(lab: Lab, function: str) -> bool:
+    """Whether the learner's file still holds the stub of a function."""
+    try:
+        text = lab.file("starter").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return f"· {function} is yours to write" in text
+
+
 def hints_of(lab: Lab) -> dict[str, list[str]]:
     """hints.md: per function the texts of idea, sketch and formula."""
     path = lab.path / "hints.md"

@@ -1,14 +1,14 @@
 """A copy of the course in a temporary folder, to break on purpose."""
 
-import atexit
 import contextlib
 import functools
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from labkit.loading import Lab
-from labkit.nursery import Nursery
 from labkit.starters import copy_course
+from tests import warm_pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LABS = Path("phase-10-distributed-inference/labs")
@@ -25,27 +25,30 @@ LAB_01 = LABS / "lab-01-tp-sharding-math"
 
 
 class NeedsLinux(pytest.Module):
-    """Tests of the grader, not even imported elsewhere: its walls are Linux's."""
+    """Tests of the grader, not even imported elsewhere: its cells are Linux's."""
 
     def collect(self):
         pytest.skip(f"not run here: the grader needs Linux, this is {sys.platform}")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "isolation: needs walls around a submission; CI never skips")
+    config.addinivalue_line("markers", "isolation: needs a cell for a hand-in; CI never skips")
 
 
 @functools.cache
-def walls_missing():
-    from grading.sandbox import inspect_machine
+def why_no_cell():
+    from grading.cell import Cell, Limits, NoCell
 
-    machine = inspect_machine()
-    return "; ".join(f"{wall}: {why}" for wall, why in machine.missing.items() if machine.refusal)
+    try:
+        Cell(Lab(ROOT / LAB_01), Limits()).close()
+    except NoCell as error:
+        return str(error)
+    return ""
 
 
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("isolation") and not os.environ.get("CI") and walls_missing():
-        pytest.skip(f"not run here: needs {walls_missing()}")
+    if item.get_closest_marker("isolation") and not os.environ.get("CI") and why_no_cell():
+        pytest.skip(f"not run here: needs {why_no_cell()}")
 
 
 def pytest_pycollect_makemodule(module_path, parent):
@@ -57,14 +60,12 @@ def pytest_pycollect_makemodule(module_path, parent):
 # browser are made once, and so is the fixture of a module. The longest come first. By file, for
 # xdist 3.8 is blind to its own marks under pytest 9.2 (github.com/pytest-dev/pytest-xdist, 1386).
 GROUPS = {
-    "ranks": r"lab-02[^/]*/test_lab|test_lab02_live|test_toy_(equality|failures|profile)",
-    "book": r"test_book_(browser|controls|links|widgets)",
+    "ranks": r"lab-02[^/]*/test_lab|test_lab0[25]_live|test_toy_(equality|failures|profile)",
+    "book": r"test_book_(browser|controls|links|python|widgets)",
     "corpus": r"test_grading_corpus",
-    "cluster": r"test_grading_cluster",
-    "hidden": r"test_grading_hidden",
-    "gradebook": r"test_grading_gradebook",
+    "dask": r"test_grading_dask",
+    "hidden": r"test_grading_(hidden|grade)",
     "commands": r"test_grading_commands",
-    "platforms": r"test_grading_platforms",
     "idioms": r"test_grading_idioms",
     "tools": r"test_lab03_tools",
     "place": r"test_capstone_place",
@@ -146,28 +147,17 @@ class Course:
             environment["LAB_IMPL"] = impl
         if sys.platform != "linux":
             return self.run("-m", "pytest", *arguments, cwd=cwd, **environment)
-        words = [sys.executable, "warm_pytest", cwd or self.root, *arguments]
-        with tempfile.TemporaryFile() as out:
-            run = warm_pytest().start(list(map(str, words)), _clean() | environment, out, out)
-            deadline = time.monotonic() + 100
-            while run.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
+        with tempfile.NamedTemporaryFile() as out:
+            environment = _clean() | environment
+            run = warm_pytest.start(cwd or self.root, arguments, environment, out.name)
+            run.join(100)
             run.kill()
-            out.seek(0)
-            return Run(run.wait(), out.read().decode())
+            run.join()
+            return Run(run.exitcode, out.read().decode())
 
 
 def _clean():
     return {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "LAB_"))}
-
-
-@functools.cache
-def warm_pytest():
-    log = Path(tempfile.mkdtemp()) / "log"
-    nursery = Nursery(sys.executable, ROOT / "tests" / "warm_pytest.py", log, _clean())
-    atexit.register(shutil.rmtree, log.parent)
-    atexit.register(nursery.__exit__)
-    return nursery
 
 
 @pytest.fixture
@@ -213,3 +203,20 @@ def course(tmp_path):
 def read_only_course(tmp_path_factory):
     """One copy for the tests that change nothing."""
     return Course(tmp_path_factory.mktemp("course"))
+
+
+@pytest.fixture
+def kill_rank_1(tmp_path):
+    """For `on_start` of a live run in tmp_path: rank 1 dies as soon as the ranks have met."""
+
+    def when_started(pids):
+        def when_connected():
+            log, until = tmp_path / "rank-1.log", time.monotonic() + 240
+            log.touch()  # the rank itself opens it a moment later
+            while "Starting to load model" not in log.read_text() and time.monotonic() < until:
+                time.sleep(0.02)
+            os.kill(pids[1], signal.SIGKILL)
+
+        threading.Thread(target=when_connected, daemon=True).start()
+
+    return when_started

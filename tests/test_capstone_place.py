@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -17,18 +18,20 @@ sys.path.append(str(CAPSTONE))
 
 import place  # noqa: E402
 from planner import (  # noqa: E402
-    beside,
     calibrate,
     command,
     facts,
     hardware,
+    held_out,
     labs,
     memory,
     models,
-    own,
+    overrides,
     picture,
     plans,
+    rules_of_thumb,
     scores,
+    timing,
 )
 from planner.memory import Plan  # noqa: E402
 from planner.timing import Load  # noqa: E402
@@ -164,24 +167,14 @@ def test_safetensors_in_the_folder_count_instead_of_the_arithmetic(tmp_path):
 # --- hardware ------------------------------------------------------------------------------------
 
 
-def test_every_number_has_a_source_and_links_keep_lab_03s_ranges():
-    for name, row in own.read_json(CAPSTONE / "gpus.json").items():
-        assert row["source"] and row["reported_mib"] > 1000, name
-    theirs = json.loads((labs.folder("lab-03") / "links.json").read_text())["links"]
-    shared = 0
+def test_every_row_has_a_source_and_its_ends_are_in_order():
+    for name, row in hardware.known_gpus().items():
+        assert row["source"] and row["reported_mib"] > 1000 and row["link"], name
     for name, link in hardware.known_links().items():
         assert link["source"], name
-        if name not in theirs:
-            continue
-        shared += 1
-        for ours, key, unit in [("c_us", "c_s", 1e-6), ("a_us", "a_s", 1e-6)]:
-            low, high = theirs[name][key]["range"]
-            assert [link[ours][0] * unit, link[ours][2] * unit] == pytest.approx([low, high])
-        low, high = theirs[name]["busbw_bytes_per_s"]["range"]
-        for speeds in link["busbw_gb_per_s"].values():
-            assert all(low * 0.999 <= speed * 1e9 <= high * 1.001 for speed in speeds), name
-            assert speeds == sorted(speeds, reverse=True)
-    assert shared >= 6
+        overrides.check(name, link, overrides.LINK, overrides.LINK_MAY)
+        printed = [words for words in link.get("sources", {}).values() if not all(words)]
+        assert not printed and ("sources" in link) == ("printed" in link), name
 
 
 def test_worse_constants_never_make_a_plan_better():
@@ -199,28 +192,44 @@ def test_a_box_of_ones_own_and_a_measured_link(tmp_path, capsys):
            "gpus_per_node": 4, "price_per_gpu_hour": 1.5}  # fmt: skip
     path = tmp_path / "box.json"
     path.write_text(json.dumps(own))
-    measured = tmp_path / "measurements.json"
-    measured.write_text(json.dumps({"fit": {"c_s": 1e-5, "a_s": 2e-6, "busbw_bytes_per_s": 5e9}}))
+    measured = labs.folder("lab-03") / "captures/gloo-2-cpus/measurements.json"
+    fits = json.loads(measured.read_text())["fit"]
     asked = ("--model", "llama-3.1-8b", "--box", path, "--measured", measured, "--json")
     status, out, _ = run(capsys, *asked)
     answer = json.loads(out)
     assert status == 0 and answer["gpu"] == "mine" and answer["gpus"] == 4
     box = replace(hardware.box(None, mine=own), link=hardware.measured_link(measured))
     fixed = box.at(hardware.TYPICAL)
-    ring = labs.bill().ring_all_reduce_s(4, 8192, 1e-5, 2e-6, 5e9)
-    assert fixed.all_reduce_s(4, 8192) == pytest.approx(ring)
+    line = fits["2"]["c_s"], fits["2"]["a_s"], fits["4"]["busbw_bytes_per_s"]
+    ring = labs.bill().ring_all_reduce_s(4, 8192, *line)
+    assert fixed.all_reduce_s(4, 8192) == pytest.approx(
+        ring, rel=1e-3
+    )  # a is 0 there, and tiny here
 
 
-def test_a_calibrating_row_comes_out_as_measured_and_narrows_the_interval():
+def test_a_calibrating_row_comes_to_lie_inside_a_narrower_interval():
     model, load = models.read("llama-3.1-8b"), Load(1000, 300, 32)
     box = hardware.box("l40s")
     plain = plans.evaluate(model, box, Plan(1, 8), load).times["tokens_per_s"]
-    for factor in (0.4, 0.8, 1.3):
+    for factor in (0.15, 0.4, 0.8, 1.0, 1.3, 3.0):
         row = {"plan": {"tp": 8}, "tokens_per_s": plain[1] * factor}
         found = calibrate.by_row(model, box, load, row)
         again = plans.evaluate(model, found, Plan(1, 8), load).times["tokens_per_s"]
-        assert again[1] == pytest.approx(plain[1] * factor, rel=0.01)
+        assert again[2] * 0.98 <= plain[1] * factor <= again[0] * 1.02
+        assert (again[1] - plain[1]) * (factor - 1) >= 0 or again[1] == pytest.approx(plain[1])
         assert again[0] / again[2] < plain[0] / plain[2]
+
+
+def test_an_ordinary_calibrating_row_moves_nothing():
+    """A tenth off is what boxes of one name differ by; the typical prediction stays."""
+    model, load = models.read("llama-3.1-8b"), Load(1000, 300, 32)
+    box = hardware.box("h100")
+    plain = plans.evaluate(model, box, Plan(1, 2), load).times["tokens_per_s"][1]
+    for factor in (0.9, 1.1):
+        row = {"plan": {"tp": 2}, "tokens_per_s": plain * factor}
+        found = calibrate.by_row(model, box, load, row)
+        again = plans.evaluate(model, found, Plan(1, 2), load).times["tokens_per_s"][1]
+        assert again == pytest.approx(plain)
 
 
 # --- plans, by hand ------------------------------------------------------------------------------
@@ -270,6 +279,45 @@ def test_a_deepseek_on_two_nodes_by_hand():
     spread = by_name["EP16"]  # attention on every GPU, experts on one: caches are not copies
     assert spread.slots > 2 * both.slots
     assert plans.choose(candidates)["choice"].times
+
+
+def test_ranks_that_share_a_sequences_tokens_hold_no_copies():
+    box, load = hardware.box("h100", 2), Load(20_000, 500, 256)
+    for name, plan, copies in [
+        ("deepseek-v3", Plan(1, 8, 2), 8),  # one latent
+        ("qwen2.5-72b", Plan(1, 16), 2),  # 8 KV heads
+    ]:
+        model = models.read(name)
+        by_name = {one.name: one for one in plans.legal_plans(model, box)[0]}
+        (shared,) = (one for one in by_name.values() if one == replace(plan, dcp_size=copies))
+        copied, dealt = (plans.evaluate(model, box, one, load) for one in (plan, shared))
+        assert dealt.memory["rank"].held_bytes == copied.memory["rank"].held_bytes
+        each = [memory.sequence_bytes(one.memory, one.plan, 16_000) for one in (copied, dealt)]
+        assert each[0] == copies * each[1]
+        assert dealt.slots == pytest.approx(copies * copied.slots, rel=0.02)
+        fixed = box.at(hardware.TYPICAL)
+        steps = [timing.decode_terms(model, one, fixed, 64, 16_000, load) for one in (plan, shared)]
+        assert steps[0]["cache"] == pytest.approx(copies * steps[1]["cache"])
+        assert steps[1]["messages"] > steps[0]["messages"]  # questions and answers
+    assert not [
+        one for one in plans.legal_plans(models.read("gemma-3-27b"), box)[0] if one.dcp_size > 1
+    ]
+
+
+@pytest.mark.parametrize("ep_size", [8, 16])
+def test_gathering_is_priced_as_two_collectives_of_all_ranks_tokens(ep_size):
+    model, box = models.read("deepseek-v3"), hardware.box("h100", 2)
+    fixed, plan = box.at(hardware.TYPICAL), Plan(ep_size=ep_size)
+    payload = 16 * ep_size * (model.hidden_size + model.top_k) * 2  # states, and weights or ids
+    by_hand = sum(model.experts_in) * fixed.gather_scatter_s(ep_size, payload)
+    rank = memory.ranks(model, plan)[0]
+    assert timing.messages_s(model, plan, fixed, rank, 16) == pytest.approx(by_hand)
+    deepep = replace(plan, back_end=memory.DEEPEP)
+    sent = labs.bill().expert_parallel_bytes(16, model.top_k, model.hidden_size)
+    away = {8: 7 / 8, 16: 8 / 16}[ep_size]  # copies for its own node go by NVLink
+    c, a, busbw = fixed.line(box.link if ep_size == 8 else box.network, 8)
+    by_hand = 58 * sum(c + a + away * size / busbw for size in sent)
+    assert timing.messages_s(model, deepep, fixed, rank, 16) == pytest.approx(by_hand)
 
 
 def test_illegal_sizes_are_named_and_legal_ones_do_not_straddle_nodes():
@@ -346,7 +394,14 @@ def test_commands_for_one_node_several_nodes_replicas_and_experts():
     assert "CUDA_VISIBLE_DEVICES=4,5,6,7" in lines[1][1] and "--port 8001" in lines[1][1]
     lines = command.commands(*answer_of("deepseek-v3", "h100", 2, Plan(ep_size=16)))
     assert "--enable-expert-parallel --data-parallel-size 16" in lines[0][1]
+    assert "--all2all-backend allgather_reducescatter" in lines[0][1]  # what was priced
     assert "--data-parallel-start-rank 8" in lines[1][1]
+    deepep = Plan(ep_size=16, back_end="deepep_low_latency")
+    lines = command.commands(*answer_of("deepseek-v3", "h100", 2, deepep))
+    assert all("--all2all-backend deepep_low_latency" in line for _, line in lines)
+    lines = command.commands(*answer_of("deepseek-v3", "h100", 2, Plan(1, 8, 2, dcp_size=8)))
+    assert all("-size 8 --pipeline" in line for _, line in lines)
+    assert all("--decode-context-parallel-size 8" in line for _, line in lines)
 
 
 def log_of(said, weights=None, tokens=None, tp=8):
@@ -410,29 +465,29 @@ def test_a_context_that_is_too_long_is_answered_with_one_that_fits():
 
 
 def test_a_recorded_start_of_vllm_agrees_with_its_plan():
-    from planner import live
+    from planner import live_run
 
-    model, candidate, said = live.planned()
+    model, candidate, said = live_run.planned()
     log = (labs.folder("lab-02") / "captures/tp2-engine/engine.log").read_text()
-    load = Load(11, 16, 2, 4, 0.9, 64, 4, 64, kv_memory=live.KV_MEMORY_BYTES, block_size=128)
-    found = command.check(log, model, hardware.box(None, mine=live.CPU), candidate, load, [])
+    load = Load(11, 16, 2, 4, 0.9, 64, 4, 64, kv_memory=live_run.KV_MEMORY_BYTES, block_size=128)
+    found = command.check(log, model, hardware.box(None, mine=live_run.CPU), candidate, load, [])
     assert found["agrees"], found
     claims = {line["claim"]: line["reported"] for line in found["lines"]}
     assert claims["cache, tokens"] == said["kv_tokens"][1] == 2048
 
 
 def test_the_live_run_is_reconciled_with_what_its_workers_held():
-    from planner import live
+    from planner import live_run
 
-    model, candidate, said = live.planned()
+    model, candidate, said = live_run.planned()
     folder = labs.folder("lab-02") / "captures/tp2"
     report = json.loads((folder / "report.json").read_text())
     measured = {"tp2": {"config": report["config"], "reports": report["ranks"],
                         "logs": [(folder / "rank-0.log").read_text()]}}  # fmt: skip
-    rows = live.reconcile(model, candidate, said, measured)
+    rows = live_run.reconcile(model, candidate, said, measured)
     assert len(rows) == 6 and all(expected == reported for _, expected, reported in rows)
     measured["tp2"]["reports"][1]["kv_cache"]["tokens_reported"] = 1024
-    assert any(e != r for _, e, r in live.reconcile(model, candidate, said, measured))
+    assert any(e != r for _, e, r in live_run.reconcile(model, candidate, said, measured))
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -553,7 +608,9 @@ def test_a_calibrating_row_is_refused_in_one_sentence(capsys, tmp_path, row, wor
     assert "the calibrating row" in err and words in err
 
 
-@pytest.mark.parametrize("fit", [[1], {"fit": 3}, {"c_s": 0, "a_s": 0, "busbw_bytes_per_s": 0}])
+@pytest.mark.parametrize(
+    "fit", [[1], {"fit": 3}, {"fit": {"2": {"c_s": 0, "a_s": 0, "busbw_bytes_per_s": 0}}}]
+)
 def test_a_measured_link_without_its_numbers_is_refused(capsys, tmp_path, fit):
     path = tmp_path / "measurements.json"
     path.write_text(json.dumps(fit))
@@ -564,7 +621,7 @@ def test_a_measured_link_without_its_numbers_is_refused(capsys, tmp_path, fit):
 def test_what_fails_first_binds_and_is_not_clipped(capsys):
     _, out, _ = run(capsys, "--model", "llama-3.1-405b", "--gpu", "h100", "--gpus", "1")
     (line,) = (line for line in out.splitlines() if "<- binds" in line)
-    assert "weights of a GPU" in line and "0.77 <= -738.96" in out
+    assert "weights of a GPU" in line and "0.77 <= -738.96" in " ".join(out.split())
 
 
 def test_two_hundred_candidates_take_less_than_a_second():
@@ -592,6 +649,9 @@ def test_the_page_has_both_sides_the_table_the_choice_and_what_to_type(capsys):
     more = "--concurrency 64 --ttft 0.6 --tpot 0.03 --price 2.5"
     status, out, _ = run(capsys, *asked.split(), *more.split())
     assert status == 0 and out.count("<- binds") == 1
+    assert "network between nodes: 400 GbE (default); limits: TTFT 600 ms, TPOT 30 ms" in out
+    over = [line for line in out.splitlines() if line.startswith("  TP16  ")]
+    assert len(over) == 1 and "894 ms !" in over[0] and out.count(" !") > 3
     for words in ("Choice: ", "Runner-up: ", "vllm serve", "Available KV cache memory", "cost/M"):
         assert words in out
     status, out, _ = run(capsys, *asked.split(), *more.split(), "--json")
@@ -666,6 +726,37 @@ def test_the_facts_are_met(found):
     assert hits >= 0.9 * intervals
 
 
+def test_one_measured_row_never_makes_the_others_worse(found):
+    plain, calibrated = facts.judge_all(facts.load_rows())
+    before = {f.row["id"]: f.factor for f in plain}
+    pairs = [(before[f.row["id"]], f.factor) for f in calibrated if not f.left_out]
+    assert len(pairs) > 50
+    assert statistics.mean(after - was for was, after in pairs) <= 1e-9
+    assert all(after <= was * 1.05 for was, after in pairs)
+
+
+def test_a_source_is_predicted_by_the_others(found):
+    """The aim of an interval is nine of ten; what it reaches is printed, and may not fall."""
+    apart = found["held_out"]
+    inside, count = apart["inside"]
+    assert apart["sources"] >= 4 and count > 70 and inside >= 0.85 * count
+    for what in ("throughput", "TPOT"):
+        hits, of = apart["within"][what][1.5]
+        assert hits >= 0.95 * of
+    for made in apart["decisions"].values():
+        assert made["mean regret"] <= made["mean regret of the largest"] + 1e-9
+        assert made["mean regret"] <= made["mean regret of the smallest that fits"]
+
+
+def test_the_mood_of_a_row_is_found_again():
+    facts_of = [facts.judge(row) for row in facts.load_rows()]
+    timed = [f for f in facts_of if f.at and f.what == "throughput" and not f.left_out]
+    for fact in timed[::9]:
+        for mood in (0.1, 0.6, 1.2):
+            drawn = replace(fact, measured=fact.at(mood))
+            assert held_out.implied_mood(drawn) == pytest.approx(mood, abs=0.06)
+
+
 def test_choosing_by_the_plan_is_never_worse_than_a_rule_of_thumb(found):
     for made in found["decisions"].values():
         assert made["groups"] >= 20 and made["within 5%"] >= 0.85 * made["groups"]
@@ -680,35 +771,36 @@ def test_no_decision_flips(found):
     assert scores.decided(found) == kept
 
 
-def test_other_planners_answer_the_same_questions_and_none_is_better(found):
-    answers, counts = found["beside"]
-    assert len(answers) >= 10 and len(counts) == 1 + len(beside.PLANNERS)
-    for kind in beside.KINDS:
-        best = max(scored[kind][0] for scored in counts.values())
-        assert counts["here"][kind][0] == best and counts["here"][kind][2] == 0, kind
-    assert any(scored["fits"][2] for scored in counts.values())  # who refuses
-    assert any(scored["fits"][1] for scored in counts.values())  # who guesses
-    assert "llm-analysis" in "\n".join(
-        beside.lines([facts.judge(r) for r in facts.load_rows()[-40:]])
-    )
+def test_no_rule_of_thumb_is_better_on_the_same_facts():
+    judged = [facts.judge(row) for row in facts.load_rows()]
+    found = {
+        rule: rules_of_thumb.judge(rule, judged)
+        for rule in (*rules_of_thumb.TAKES, *rules_of_thumb.FITS)
+    }
+    for what in ("fits", "longest context", "choice"):
+        right = {rule: counts[what][0] for rule, counts in found.items()}
+        assert max(right.values()) == right["here"] and found["here"][what][2] == 0, what
+    for rule, counts in found.items():
+        assert counts["regret"] is None or counts["regret"] >= found["here"]["regret"], rule
+    assert any(counts["fits"][2] for counts in found.values())  # who refuses
+    assert any(counts["fits"][1] for counts in found.values())  # who guesses
 
 
-def test_the_rules_of_others_by_hand():
+def test_the_rules_by_hand():
     """Llama-3.1-70B in bf16, 141.1 GB, at 8,192 tokens on n A100 of 80 GiB."""
     model, box = models.read("llama-3.1-70b"), hardware.box("a100")
-    room = 0.9 * box.reported_bytes
+    room, weights = 0.9 * box.reported_bytes, 141.107e9
     for gpus in (1, 2, 4):
-        plan, weights = Plan(1, gpus), 141.107e9
         cache = 8192 * 80 * 2 * 8 * 128 * 2 / gpus
         fits = {
             "1.2 x weights": 1.2 * weights <= gpus * box.reported_bytes,
+            "KV = 2 L H S": weights + 8 * gpus * cache <= gpus * room,  # 64 heads for 8
             "KAITO": 1.02 * weights / gpus * 1.05 + 2.3 * GIB + cache <= room,
             "gpu_poor": 159.9e9 + 8 * 8192 * 8192 * 80 + 9.9e9 < gpus * box.reported_bytes,
-            "llm-analysis": (weights - 2.1e9) / gpus + cache < 80 * GIB,
-            "AIConfigurator": weights / gpus + cache + 5.1e9 < 0.882 * box.reported_bytes,
+            "llm-analysis": weights / gpus + cache < 80 * GIB,
         }
-        for planner in beside.PLANNERS:
-            assert planner.fits(model, plan, box, 8192, 0.9) is fits[planner.name], planner.name
+        for rule, answer in rules_of_thumb.FITS.items():
+            assert answer(model, Plan(1, gpus), box, 8192, 0.9) is fits[rule], rule
 
 
 def test_every_row_that_is_left_out_or_missed_says_why(found):
@@ -747,25 +839,3 @@ def test_rows_of_other_words_are_judged_or_left_out_and_never_stop_the_program()
     assert found["judged"] + len(found["left_out"]) == len(rows)
     assert {"a", "b"} <= set(found["left_out"]) and "c" in found["answers"]
     assert list(scores.lines(found))
-
-
-def test_the_readmes_two_ridges_are_the_printed_and_the_reached():
-    box, readme = hardware.box("h100"), (CAPSTONE / "README.md").read_text()
-    reached = box.at(hardware.TYPICAL)
-    pairs = (
-        (box.memory_bytes_per_s, box.flops(16)),
-        (reached.memory_bytes_per_s, reached.flops_per_s(16)),
-    )
-    printed, said = (round(labs.capstone().ridge_tokens(2, *pair)) for pair in pairs)
-    assert f"About {printed} in bf16" in readme and f"`place.py` says {said}" in readme
-
-
-def test_the_readme_prints_what_the_facts_print(found):
-    readme = (CAPSTONE / "README.md").read_text()
-    block = readme.partition("<!-- facts -->")[2].partition("<!-- /facts -->")[0]
-    printed = list(scores.lines(found))
-    quoted = [line for line in block.splitlines() if line and not line.startswith("```")]
-    assert len(quoted) >= 9 and all(line in printed for line in quoted)
-    printed = list(beside.lines([facts.judge(row) for row in facts.load_rows()]))
-    block = readme.partition("<!-- beside -->\n```\n")[2].partition("\n```\n<!-- /beside -->")[0]
-    assert block.splitlines() == printed[: printed.index("")]

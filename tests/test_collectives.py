@@ -192,3 +192,68 @@ def test_a_copied_group_repeats_what_the_others_brought():
         assert other.shape == result.shape and not np.array_equal(other, result)
         with pytest.raises(collectives.Deadlock, match="rank 1 at all_gather|rank 1 at all_reduce"):
             leaves_first(x, group) if group.rank else group.all_reduce(x)
+
+
+# --- parts of unequal length --------------------------------------------------------------------
+
+LENGTHS = ([3], [0], [2, 5], [0, 4], [4, 1, 0], [0, 0, 0], [1, 3, 0, 6])
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_parts_of_unequal_length_are_gathered_and_scattered(lengths):
+    rng = np.random.default_rng(sum(lengths))
+    parts = [rng.standard_normal((length, 3)) for length in lengths]
+
+    def rank(mine, group):
+        whole = group.all_gatherv(mine)
+        return whole, group.reduce_scatterv(whole * (group.rank + 1), lengths)
+
+    with collectives.record() as ledger:
+        results = collectives.run_ranks(rank, [(part,) for part in parts])
+    whole, p = np.concatenate(parts), len(parts)
+    for (gathered, mine), part in zip(results, parts, strict=True):
+        assert np.array_equal(gathered, whole)
+        assert np.allclose(mine, part * p * (p + 1) / 2)
+    sent = 2 * whole.nbytes * (p - 1) / p  # a ring: all but one part each, twice
+    assert ledger.sent_bytes_per_rank == pytest.approx(sent)
+    assert ledger.operations == ["all_gatherv", "reduce_scatterv"] * (p > 1)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_every_rank_receives_what_each_rank_has_for_it(lengths):
+    p = len(lengths)
+    rows = [[np.full((lengths[(r + s) % p], 2), 10.0 * r + s) for s in range(p)] for r in range(p)]
+    with collectives.record() as ledger:
+        results = collectives.run_ranks(lambda mine, g: g.all_to_allv(mine), [(r,) for r in rows])
+    for r, received in enumerate(results):
+        for s, array in enumerate(received):
+            assert array.shape == (lengths[(r + s) % p], 2) and (array == 10.0 * s + r).all()
+    crossed = sum(rows[r][s].nbytes for r in range(p) for s in range(p) if r != s)
+    assert ledger.sent_bytes_per_rank * p == crossed
+    for call in ledger.calls:
+        assert call.payload_bytes == sum(array.nbytes for array in call.inputs[0])
+        assert [array.tolist() for array in call.inputs[0]] == [row.tolist() for row in rows[0]]
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "said"),
+    (
+        ("reduce_scatterv", ([X, X], [1, 2]), "add up to the 4 entries"),
+        ("reduce_scatterv", ([X, X], [4]), "one per rank, 2"),
+        ("reduce_scatterv", ([X, X], [5, -1]), "add up to the 4 entries"),
+        ("all_to_allv", ([[X, X], [X]],), "rank 1 brings a list; give a list of 2 arrays"),
+        ("all_to_allv", ([X, X],), "rank 0 brings a ndarray; give a list of 2 arrays"),
+        ("all_gatherv", ([X, X[:, :1]],), "rank 1 brings float64[4, 1], rank 0"),
+    ),
+)
+def test_parts_that_do_not_fit_are_refused(operation, arguments, said):
+    with pytest.raises(ValueError, match=said.replace("[", r"\[")):
+        getattr(collectives, operation)(*arguments)
+
+
+def test_a_rank_that_leaves_before_an_unequal_meeting_is_named():
+    def rank(mine, group):
+        return group.rank and group.all_gatherv(mine)
+
+    with pytest.raises(collectives.Deadlock, match=r"rank 1 waits at all_gatherv of float64\[any"):
+        collectives.run_ranks(rank, [(X,), (X,)])

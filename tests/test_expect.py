@@ -1,12 +1,18 @@
 """Failure text: what came back and what was expected, both readable, in one sentence."""
 
 from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from collectives import Deadlock, run_ranks
 
-from labkit.expect import expect_close, expect_equal, expect_error
-from labkit.recorder import describe_call
+from labkit.drawing import WIDTH, beside, draw
+from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, looking_at
+from labkit.loading import describe_exception
+from labkit.reads import narrowed
+from labkit.recorder import Recorder, describe_call
 
 
 def sentence(expect, *arguments, **keywords):
@@ -52,7 +58,12 @@ def test_a_number_that_is_not_finite_has_a_place_in_an_array():
     [
         ([1], [1, 7], "returned [1], expected [1, 7]."),
         ([[0, 1], [2]], [[0, 1], [2, 3]], "returned [2] at [1], expected [2, 3]."),
-        ([0] * 70, [0] * 71, "returned 70 entries, expected 71."),
+        (
+            [0] * 70,
+            [0] * 71,
+            "returned 70 entries, expected 71; the first difference is at [70]: no more, "
+            "expected 0.",
+        ),
         (ValueError("no"), "rows", "raised ValueError: no, expected a str ('rows')."),
         ((x for x in "ab"), ["a", "b"], "returned a generator, expected a list (['a', 'b'])."),
     ],
@@ -77,10 +88,87 @@ def test_a_fraction_beyond_every_float_is_wrong_in_a_sentence():
 def test_a_call_is_described_in_one_line():
     assert describe_call("f", x=np.zeros((2, 3)), p=4) == "f(x[2, 3], p=4)"
     assert describe_call("f", a_s=5 * 1e-6 - 1e-22, b_s=4.0) == "f(a_s=5e-06, b_s=4.0)"
-    assert len(describe_call("f", name="x" * 1000, rows=[[0] * 99] * 99)) < 150
-    plans = [{f"a_long_name_{n}": n * at for n in range(30)} | {"w": "x" * 99} for at in (1, 2)]
-    one, other = (describe_call("f", plan=plan) for plan in plans)
-    assert one != other and "'a_long_name_7': 7, ...}" in one and len(one) < 250
+    assert len(describe_call("f", name="x" * 1000, rows=[[0] * 99] * 99)) < 250
+    call = describe_call("f", short=12, long="x" * 999)
+    assert call.startswith("f(short=12, long='xxx") and len(call) < 350
+
+
+def test_of_a_dict_what_the_function_looks_at_is_shown():
+    model = {f"name_{n}": n for n in range(80)} | {
+        "shape": [64, 8192],
+        "rope": {"theta": 1, "b": 2},
+    }
+
+    def reads(model, rows):
+        return model["shape"], model.get("name_7"), "absent" in model, rows[0]["rope"]["b"]
+
+    recorder = Recorder(
+        SimpleNamespace(f=reads), lambda name: ["model", "rows"], reads=lambda *_: _
+    )
+    recorder._reads = lambda name, args, kwargs: narrowed(reads, args, kwargs)
+    recorder.f(model, [model])
+    assert recorder.described() == (
+        "f(model={'name_7': 7, 'shape': [64, 8192], ...}, rows=[{'rope': {'b': 2, ...}, ...}])"
+    )
+    for whole in (
+        lambda d: dict(d),
+        lambda d: {**d},
+        lambda d: sorted(d.items()),
+        lambda d: d == 1,
+    ):
+        ((entries,), _) = narrowed(whole, (model,), {})
+        assert entries == model and not entries.narrowed
+
+
+def test_a_dict_whose_order_was_changed_is_changed():
+    def reorders(plan):
+        plan["a"] = plan.pop("a")
+
+    recorder = Recorder(SimpleNamespace(f=reorders), lambda name: ["plan"])
+    with pytest.raises(AssertionError, match="changed its argument plan"):
+        recorder.f({"a": 1, "b": 2})
+
+
+def test_an_array_in_a_list_that_got_another_shape_is_changed():
+    def reshapes(parts):
+        parts[0].shape = (3, 2)
+
+    recorder = Recorder(SimpleNamespace(f=reshapes), lambda name: ["parts"])
+    with pytest.raises(AssertionError, match="changed its argument parts"):
+        recorder.f([np.zeros((2, 3))])
+
+
+def test_of_ranks_that_wait_for_ever_the_call_is_shown_that_waits():
+    recorder = Recorder(SimpleNamespace(f=lambda x, group: group.all_gather(x)), lambda name: ["x"])
+    run_ranks(recorder.f, [(np.zeros((2, 2)),)] * 2)  # which comes back
+    with pytest.raises(Deadlock):
+        run_ranks(recorder.f, [(np.zeros((2, 2)),), (np.zeros((3, 2)),)])
+    assert recorder.described().startswith("f(x[3, 2], ")
+
+
+def test_what_a_call_raises_keeps_the_idea():
+    try:
+        with looking_at("slice x, too"):
+            np.zeros((2, 3)) @ np.zeros((2, 3))
+    except ValueError as error:
+        told = describe_exception(error, Path("starter.py"))
+    assert told.endswith("Look again at: slice x, too.") and "mismatch" in told
+    with pytest.raises(NotImplementedError) as caught, looking_at("an idea"):
+        raise NotImplementedError("to be written")
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_a_subclass_is_as_good_as_its_base_but_true_is_not_one():
+    expect_equal([type("Count", (int,), {})(64)], [64])
+    assert "returned a bool (True), expected an int (1)" in sentence(expect_equal, True, 1)
+
+
+def test_a_list_is_as_good_as_a_tuple_and_a_type_alone_brings_no_idea():
+    expect_equal([1, (2, [3])], (1, [2, (3,)]))
+    said = sentence(expect_equal, 0.5, Fraction(1, 2), idea="count the ticks")
+    assert said == "returned a float (0.5), expected a Fraction (Fraction(1, 2))."
+    said = sentence(expect_equal, 0.25, Fraction(1, 2), idea="count the ticks")
+    assert said.endswith("Look again at: count the ticks.")
 
 
 def test_a_refusal_names_a_word_as_a_word():
@@ -107,3 +195,25 @@ def test_a_refusal_names_a_word_as_a_word():
     ):
         told = sentence(expect_error, ValueError, refuse, text, mentions=[word])
         assert f"does not name {str(word)!r}" in told
+
+
+def test_two_grids_are_drawn_with_the_first_difference_marked():
+    yours, expected = [[0, 1, None], [None, 1]], [[0, 1, None], [None, 0, 1]]
+    with pytest.raises(Unexpected) as caught, beside(yours, expected, "stage", short):
+        raise Unexpected("stage 1 runs 1")
+    assert caught.value.drawing.splitlines() == [
+        "yours             expected",
+        "stage 0  0 1 .    stage 0  0 1 .",
+        "stage 1  .>1      stage 1  .>0 1",
+    ]
+    long = [[number] * 90 for number in range(20)]
+    other = [row[:] for row in long]
+    other[15][80] = None
+    lines = draw(other, long, "rank", short).splitlines()
+    assert max(map(len, lines)) <= WIDTH and len(lines) == 2 * 9
+    assert sum(">" in line for line in lines) == 2 and any(">." in line for line in lines)
+    assert draw(long, long) == ""
+
+
+def short(cell):
+    return "." if cell is None else str(cell)

@@ -1,550 +1,366 @@
-"""What an instructor types, and what comes back."""
+"""`python -m grading` as an instructor types it: on a class, again, killed, and in a bad place."""
 
-import csv
-import io
+import hashlib
 import json
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import threading
-import time
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from grading import commands, engines
-from grading import run as grading_run
+from grading import commands
 from grading.__main__ import main
-from grading.fingerprint import labs_by_prefix
-from grading.gradebook import Gradebook
-from grading.grader import Grader
-from grading.limits import Limits
-from grading.problem import Problem
-from grading.sandbox import Cell, check_private, inspect_machine
-from grading.submissions import Submission
+from grading.cell import Limits, NoCell
+from grading.gradebook import Gradebook, labs
 from labkit.loading import ROOT
-from tests.test_grading_exports import record as graded_record
+from labkit.plugin import CHECK_S
+from tests import class_of_20
+from tests.test_grading_exports import entry
+from tests.test_grading_handins import CODE
+from tests.test_grading_handins import write as write_same
 
-LAB = labs_by_prefix()["lab-03"]  # the quickest to start
+SOLUTION = labs()["lab-01"].file("solution").read_bytes()
 
 
-def grading(*arguments, **environment):
-    """(exit status, what it printed); one grader, for each has to start before it grades."""
+def write(root, *paths, data=None):
+    """Files that differ, for the same file is graded once."""
+    for path in paths:
+        write_same(root, path, data=data or f"x = 1  # {path}\n".encode())
+
+
+@pytest.fixture
+def graded(monkeypatch):
+    """Points without a cell: by the length of the file; the names of what was graded."""
+    names = []
+
+    def grade(source, lab, *, secret):
+        names.append(source.stem)
+        data = source.read_bytes()
+        about = {"notes": [], "sha256": hashlib.sha256(data).hexdigest()}
+        return entry(len(data) % 101) | about
+
+    monkeypatch.setattr(commands, "grade", grade)
+    return names
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def grading(*arguments, cwd=ROOT, **environment):
     command = [sys.executable, "-m", "grading", *map(str, arguments)]
-    command += ["--jobs", "1"] if arguments[0] == "run" and "--jobs" not in arguments else []
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "COLUMNS": "120", **environment},
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"} | environment
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
     )
-    return done.returncode, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def warm():
-    """A grader that is started once, for tests of what is done with grades."""
-    with Grader(Limits(), number=6) as grader:
-        yield grader
+def test_a_class_from_its_export_to_its_tables(graded, tmp_path, capsys):
+    place = class_of_20.write(tmp_path, "canvas")
+    write(tmp_path, "grades/roster.csv", data=class_of_20.roster().encode())
+    status = run("run", place, "--out", tmp_path / "grades")
+    said = capsys.readouterr().out
+    assert status == 1 and "18 hand-ins found" in said
+    assert "look  Ng, Kim: lab-01: no starter.py or starter-NN.py; there is answer.ipynb" in said
+    assert "1 line above needs a look" in said and "(9 different files)" in said
+    assert len(graded) == 9  # the same file once
+    files = "grades.csv claims.csv canvas.csv moodle.csv html/index.html feedback/lab-01-canvas.zip"
+    assert all((tmp_path / "grades" / name).stat().st_size for name in files.split())
+    assert len(list((tmp_path / "grades/html").iterdir())) == 21  # with who handed in nothing
 
 
-@pytest.fixture
-def command(warm, monkeypatch, capsys):
-    """`grading`, in this process and with that grader."""
-
-    class Warm:
-        def __init__(self, limits, weak=False, secret=None, number=0):
-            warm.secret = secret
-            self.grade_or_refuse = warm.grade_or_refuse
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self.close()
-
-        def close(self):
-            pass
-
-    for user in (commands, grading_run):
-        monkeypatch.setattr(user, "Grader", Warm)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def run(*arguments):
-        jobs = ["--jobs", "1"] if arguments[0] == "run" and "--jobs" not in arguments else []
-        try:
-            status = main([*map(str, arguments), *jobs])
-        except SystemExit as end:  # of argparse
-            status = end.code
-        return status, "".join(capsys.readouterr())
-
-    return run
+def test_only_what_changed_is_graded_again(graded, tmp_path):
+    place, out = tmp_path / "in", tmp_path / "grades"
+    write(place, "ada/starter-01.py", "bo/starter-01.py", "cy/starter-03.py")
+    assert run("run", place, "--out", out) == 0 and sorted(graded) == ["ada", "bo", "cy"]
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert run("run", place, "--out", out) == 0 and len(graded) == 3
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    write(place, "ada/starter-01.py", data=b"x = 2\n")
+    (out / "lab-01/bo.json").unlink()  # rm is forget
+    (out / "lab-03/cy.json").write_text("{}")  # no record of ours
+    assert run("run", place, "--out", out) == 0 and sorted(graded[3:]) == ["ada", "bo", "cy"]
+    (out / "secret").write_text("ab" * 16)
+    run("run", place, "--out", out)
+    assert len(graded) == 9
 
 
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory):
-    root = tmp_path_factory.mktemp("course")
-    for name, which in (("ada", "solution"), ("bo", "starter")):
-        place = root / "in" / name / "lab-03" / "starter.py"
-        place.parent.mkdir(parents=True)
-        place.write_bytes(LAB.file(which).read_bytes())
-    (root / "in" / "cy").mkdir()
-    (root / "secret").write_bytes(bytes(range(32)))
-    status, text = grading("run", root / "in", "--out", root / "out", "--secret", root / "secret")
-    assert status == 1, text  # cy's folder needs a look
-    return root, text
+def test_a_changed_lab_makes_its_grades_stale(graded, tmp_path, monkeypatch):
+    write(tmp_path / "in", "ada/starter-01.py", "ada/starter-03.py")
+    digests = {"lab-01": "a", "lab-03": "b"}
+    monkeypatch.setattr("grading.gradebook.course_digest", lambda prefix: digests[prefix])
+    for changed, times in (("a", 2), ("a", 2), ("c", 3)):
+        digests["lab-01"] = changed
+        run("run", tmp_path / "in", "--out", tmp_path / "grades")
+        assert len(graded) == times
 
 
-@pytest.mark.isolation
-def test_run_says_what_it_found_graded_and_wrote(graded):
-    _, text = graded
-    assert "2 submissions recognised (2 plain)" in text and "not graded cy: no starter" in text
-    assert "3 graded in" in text and "median 0, 1 with full marks" in text
-    assert "1 hand-in needs a look" in text
+def test_what_an_earlier_run_found_is_kept_and_told(graded, tmp_path, capsys):
+    write(tmp_path / "one", "ada/starter-01.py", "bo/starter-01.py")
+    write(tmp_path / "two", "ada/starter-01.py", "ada/starter-03.py")
+    write(tmp_path / "three", "ada/starter-03.py")
+    for name, told in (("one", 0), ("three", 0), ("two", 1)):
+        run("run", tmp_path / name, "--out", tmp_path / "grades")
+        assert capsys.readouterr().out.count("is kept from an earlier run") == told
+    assert set(Gradebook(tmp_path / "grades").records()) == {"ada", "bo"}
 
 
-@pytest.mark.isolation
-def test_run_again_grades_nothing(graded):
-    root, _ = graded
-    status, text = grading("run", root / "in", "--out", root / "out", "--secret", root / "secret")
-    assert status == 1 and "0 graded in" in text and "3 were graded before" in text
+SLOW = """
+import sys, time
+from grading import commands
+from grading.__main__ import main
+from tests.test_grading_exports import entry
+def grade(source, lab, *, secret):
+    print("graded", source.stem, flush=True)
+    time.sleep(0.05)
+    return entry() | {"notes": []}
+commands.grade = grade
+sys.exit(main(sys.argv[1:]))
+"""
 
 
-@pytest.mark.isolation
-def test_the_record_says_how_far_to_trust_it(graded):
-    root, _ = graded
-    records = json.loads((root / "out/grades.json").read_text())["records"]
-    by = {record["student"]: record for record in records}
-    assert by["ada"]["score"] == 100 and by["bo"]["score"] == 0
-    why = "no starter.py or starter-NN.py in it"
-    assert {claim["message"] for claim in by["cy"]["claims"]} == {why}
-    for record in records:
-        assert record["integrity"] == "isolated"
-        ran = record["student"] != "cy"
-        assert not ran or {"bubblewrap", "seccomp", "pid", "net"} <= set(record["layers"])
-    assert by["ada"]["hidden_numbers"] is True
+@pytest.mark.parametrize("at", [1, 4, 9])
+def test_a_killed_run_loses_at_most_what_it_was_at(at, tmp_path):
+    write(tmp_path / "in", *(f"s{n}/starter-01.py" for n in range(12)))
+    out = tmp_path / "grades"
+    words = [sys.executable, "-c", SLOW, "run", tmp_path / "in", "--out", out, "--workers", "1"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        lines = (line for line in process.stdout if line.startswith("graded"))
+        for _ in range(at):
+            next(lines)
+        process.send_signal(signal.SIGKILL)
+    records = Gradebook(out).records()  # every file there is whole
+    assert len(records) >= at - 1
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    again = [line for line in done.stdout.splitlines() if line.startswith("graded")]
+    assert done.returncode == 0 and len(again) == 12 - len(records)
+    assert len(Gradebook(out).records()) == 12
+    assert not list(out.rglob("*.part")) or at
 
 
-@pytest.mark.isolation
-def test_status_export_and_whose_name_is_meant(command, graded):
-    root, _ = graded
-    status, text = command("forget", "nobody", "--out", root / "out")
-    assert status == 2 and "no student called 'nobody'" in text
-    status, text = command("forget", "", "--out", root / "out")
-    assert status == 2 and "could be ada, bo, cy; give more of the name" in text
-    status, text = command("status", "--out", root / "out")
-    assert status == 0 and "3 graded, 0 without a score" in text
-    (root / "out/grades.csv").unlink()
-    status, text = command("export", "--out", root / "out", "--format", "csv")
-    assert status == 0 and (root / "out/grades.csv").exists()
+def test_what_the_grader_failed_on_is_no_zero(tmp_path, monkeypatch, capsys):
+    def grade(source, lab, *, secret):
+        if source.stem == "bo":
+            raise RuntimeError("the disk is full")
+        return entry() | {"notes": []}
+
+    monkeypatch.setattr(commands, "grade", grade)
+    write(tmp_path / "in", "ada/starter-01.py", "bo/starter-01.py")
+    assert run("run", tmp_path / "in", "--out", tmp_path / "grades") == 1
+    assert set(Gradebook(tmp_path / "grades").records()) == {"ada"}
+    page = (tmp_path / "grades/html/index.html").read_text(encoding="utf-8")
+    assert "the grader itself failed, so there is no score: the disk is full" in page
+    one = tmp_path / "in/bo", "--student", "bo", "--out", tmp_path / "g", "--gradescope", "r.json"
+    assert run("run", *one) == 2 and "the disk is full" in capsys.readouterr().err
 
 
-@pytest.mark.isolation
-@pytest.mark.parametrize("points", [0, 18])
-def test_points_that_could_not_be_earned_here_are_on_the_class_screen(graded, points):
-    root, _ = graded
-    with Gradebook(root / "out") as gradebook:
-        records = gradebook.records()
-    console = Console(file=io.StringIO(), width=120)
-    commands._summary(console, [record | {"not_run": points} for record in records], [])
-    text = console.file.getvalue()
-    assert ("not run here" in text) == bool(points)
-    assert not points or "1 with full marks, 18 of 100 points not run here" in text
+def test_a_machine_without_a_cell_says_so_and_grades_nobody(tmp_path, monkeypatch, capsys):
+    def grade(source, lab, *, secret):
+        raise NoCell("install bubblewrap")
+
+    monkeypatch.setattr(commands, "grade", grade)
+    write(tmp_path / "in", "ada/starter-01.py")
+    assert run("run", tmp_path / "in", "--out", tmp_path / "grades") == 2
+    assert capsys.readouterr().err == "grading: install bubblewrap\n"
+    assert not Gradebook(tmp_path / "grades").records()
 
 
-def test_a_gradebook_in_which_all_are_held_says_why_and_a_format_that_is_none_is_refused(
-    command, tmp_path
-):
-    with Gradebook(tmp_path, write=True) as gradebook:
-        gradebook.set_hand_ins([("ada", "lab-01", "k", "ada/starter-01.py", "")])
-        gradebook.hold("k", "the sandbox is gone")
-    status, text = command("status", "--out", tmp_path)
-    said = "0 graded, 1 without a score.\n  no score ada lab-01: the sandbox is gone\n"
-    assert (status, text) == (1, said)
-    status, text = command("export", "--format", "pdf", "--out", tmp_path)
-    assert status == 2 and "grading: --format pdf: there are csv, canvas, " in text
+def test_a_group_is_graded_once_and_each_member_has_the_mark(graded, tmp_path):
+    out = tmp_path / "grades"
+    write(tmp_path / "in", "Ada/starter-01.py", "Dee/starter-01.py", "g2/starter-01.py")
+    text = "name,group\nAda,g1\nBo,g1\nDee,\nEve,g2\n"
+    write(out, "roster.csv", data=text.encode())
+    assert run("run", tmp_path / "in", "--out", out) == 0  # g2 is on no roster, but Eve's group
+    records = Gradebook(out).records()
+    assert set(records) == {"Ada", "Bo", "Dee", "Eve"} and sorted(graded) == ["Ada", "Dee", "Eve"]
+    assert records["Bo"]["lab-01"]["labs"] == records["Ada"]["lab-01"]["labs"]
+    assert records["Bo"]["lab-01"]["notes"] == ["handed in by Ada for the group g1"]
 
 
-def test_points_of_who_handed_nothing_in_are_on_the_class_screen():
-    claim = graded_record()["claims"][0] | {"outcome": "missing", "earned": 0}
-    nothing = graded_record() | {"score": 0, "claims": [claim], "lab": "lab-01"}
-    points = [claim, claim | {"outcome": "adjusted", "earned": 5}]
-    paper = nothing | {"score": 5, "claims": points}
-    console = Console(file=io.StringIO(), width=120)
-    commands._summary(console, [nothing | {"student": "ada"}, paper | {"student": "bo"}], [])
-    lines = [line.split()[:2] for line in console.file.getvalue().splitlines()]
-    assert ["ada", "-"] in lines and ["bo", "5"] in lines
+def test_nobody_gets_the_mark_of_a_path_that_reads_alike(graded, tmp_path):
+    write(tmp_path / "in", "ada/starter-01.py", data=CODE)
+    write(tmp_path / "in", "ada\u200b/starter-01.py", data=b"xyz = 1234\n")
+    assert run("run", tmp_path / "in", "--out", tmp_path / "grades") == 1
+    rows = Gradebook(tmp_path / "grades").records().values()
+    assert sorted(row["lab-01"]["labs"][0]["points"]["earned"] for row in rows) == [6, 11]
 
 
-@pytest.mark.isolation
-def test_one_is_a_screen_for_the_student(command, tmp_path):
-    results, classroom = tmp_path / "results.json", tmp_path / "classroom.json"
-    file = LAB.file("starter")
-    status, text = command(
-        "one", file, "--lab", "03", "--results", results, "--classroom", classroom
-    )
-    assert status == 0 and "0 of 100 points" in text and "Next:" in text
-    assert len(text.splitlines()) <= 30
-    assert json.loads(results.read_text())["score"] == 0
-    assert json.loads(classroom.read_text())["status"] == "fail"
-    status, text = command("one", file, "--lab", "03", "--results", tmp_path / "no/such.json")
-    assert status == 2 and "such.json: No such file" in text and "Traceback" not in text
+def test_who_left_the_course_is_in_no_table(graded, tmp_path, capsys):
+    out = tmp_path / "grades"
+    write(tmp_path / "in", "Ada/starter-01.py", "Bo/starter-01.py")
+    run("run", tmp_path / "in", "--out", out)
+    write(out, "roster.csv", data=b"name\nAda\n")
+    write(out, "adjust.csv", data=b"student,lab,points,why\nAda,01,-3,late\nBo,01,5,x\n")
+    shutil.rmtree(tmp_path / "in/Bo")
+    assert run("run", tmp_path / "in", "--out", out) == 1
+    assert "adjust.csv line 3: 'Bo' is no student here" in capsys.readouterr().out
+    assert "Bo" not in (out / "grades.csv").read_text(encoding="utf-8-sig")
 
 
-@pytest.mark.isolation
-def test_one_reads_a_students_folder_as_run_reads_everybodys(command, tmp_path):
-    for name, which in (("starter-03 (1).py", "solution"), ("lab-03/starter.py", "starter")):
-        place = tmp_path / "in" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(LAB.file(which).read_bytes())
-    status, text = command("one", tmp_path / "in", "--lab", "03")
-    assert status == 0 and "100 of 100 points" in text
-    assert "not graded student/lab-03/starter.py: student/starter-03 (1).py is graded" in text
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none/notes.txt").write_text("later")
-    status, text = command("one", tmp_path / "none", "--lab", "03", "--results", tmp_path / "r")
-    assert status == 0 and "0 of 100 points" in text and "there is notes.txt" in text
-    results = json.loads((tmp_path / "r").read_text())
-    why = "no starter.py or starter-03.py for lab-03; there is notes.txt"
-    assert results["score"] == 0 and why in results["output"]
-
-
-@pytest.mark.isolation
-def test_a_terminal_without_unicode_gets_all_that_it_can_show(graded, tmp_path):
-    root, _ = graded
-    results, ascii = tmp_path / "results.json", {"PYTHONIOENCODING": "ascii"}
-    status, text = grading("one", LAB.file("starter"), "--lab", "03", "--results", results, **ascii)
-    assert status == 0 and "\\xb7" in text and results.exists()  # a middle dot in a claim
-    status, text = grading("status", "--out", root / "out", **ascii)
-    assert status == 0 and "3 graded" in text
-
-
-@pytest.mark.isolation
-def test_what_reads_only_the_first_lines_ends_it_without_a_traceback(graded):
-    root, _ = graded
-    for command in ("export", "status", "diff"):
-        script = f"{sys.executable} -m grading {command} --out {root / 'out'} | true"
-        done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
-        assert done.stderr == ""
-
-
-@pytest.mark.isolation
-def test_rows_that_are_not_among_the_submissions_any_more_are_kept_and_named(command, tmp_path):
-    def hand_in(*names):
-        shutil.rmtree(tmp_path / "in", ignore_errors=True)
-        for name in names:
-            place = tmp_path / "in" / name
-            place.parent.mkdir(parents=True)
-            place.write_bytes(b"raise SystemExit")
-        return command("run", tmp_path / "in", "--out", tmp_path / "out")[1]
-
-    assert "earlier" not in hand_in("ada/starter-03.py", "bo/starter-03.py", "cy/starter-01.py")
-    text = hand_in("ada/starter-03.py", "cy/starter-03.py", "dan/starter-03.py")
-    kept = "row of an earlier run is kept, though not among these submissions: bo lab-03. To be"
-    assert f"1 {kept}" in text and "another folder with --out" in text  # cy's lab-01 had its run
-    text = hand_in("ada/starter-01.py", "cy/starter-01.py")
-    assert "2 rows of earlier runs are kept" in text and ": bo lab-03, dan lab-03." in text
-    assert len(rows(tmp_path / "out")) == 4
-
-
-@pytest.fixture
-def copy(graded, tmp_path):
-    """A gradebook of ada (100), bo (0) and cy (nothing recognised), to change."""
-    shutil.copytree(graded[0] / "out", tmp_path / "out")
-    return tmp_path / "out"
-
-
-def rows(out):
-    text = (out / "grades.csv").read_text(encoding="utf-8-sig")
-    return {row["student"]: row for row in csv.DictReader(io.StringIO(text))}
-
-
-@pytest.mark.isolation
-def test_an_adjustment_is_in_every_export_and_can_be_taken_back(command, copy):
-    status, text = command("adjust", "bo", "03", "7", "--because", "oral <b>", "--out", copy)
-    assert (status, text) == (0, "bo lab-03: 7 of 100 points\n")
-    said = "Adjusted by +7: oral <b>"
-    assert rows(copy)["bo"]["adjusted"] == f"lab-03: {said}" and rows(copy)["bo"]["total"] == "7"
-    record = next(
-        r for r in json.loads((copy / "grades.json").read_text())["records"] if r["student"] == "bo"
-    )
-    assert record["score"] == 7 == sum(claim["earned"] for claim in record["claims"])
-    assert json.loads((copy / "ctrf.json").read_text())["results"]["summary"]["tests"] > 3
-    assert 'name="adjustment"' in (copy / "junit.xml").read_text()
-    page = next((copy / "html").glob("bo-*.html")).read_text()
-    assert "Adjusted by +7: oral &lt;b&gt;" in page and "7 of 100 points" in page
-    assert "+7" in (copy / "html/index.html").read_text()
-    assert command("adjust", "ada", "03", "5", "--because", "x", "--out", copy)[1].count(
-        "100 of 100"
-    )
-    assert command("adjust", "cy", "03", "-5", "--because", "x", "--out", copy)[1].count(
-        " 0 of 100"
-    )
-    assert command("adjust", "bo", "03", "0", "--because", "x", "--out", copy)[1].count(" 0 of 100")
-    assert rows(copy)["bo"]["adjusted"] == ""
-    status, text = command("adjust", "bo", "01", "1", "--because", "x", "--out", copy)
-    assert status == 2 and "bo has no row for lab-01" in text
-
-
-@pytest.mark.isolation
-def test_graded_again_and_what_changed(command, graded, copy):
-    again = ("run", graded[0] / "in", "--secret", graded[0] / "secret", "--out", copy, "--again")
-    place = graded[0] / "in/bo/lab-03/starter.py"
-    assert "1 graded in" in command(*again, "ada")[1]
-    status, text = command("diff", "--out", copy)
-    assert (status, text) == (0, "0 rows changed.\n")
-    before = place.read_bytes()
-    try:
-        place.write_bytes(LAB.file("solution").read_bytes())
-        assert "1 graded in" in command(*again[:-1])[1]
-    finally:
-        place.write_bytes(before)
-    for other in ([], [graded[0] / "out"]):
-        status, text = command("diff", *other, "--out", copy)
-        assert status == 1 and "bo lab-03: 0 -> 100\n" in text and "1 row changed." in text
-        assert "to do -> passed" in text and "ada" not in text
-
-
-@pytest.mark.isolation
-def test_who_is_forgotten_is_in_no_file(command, copy):
-    status, text = command("forget", "ada", "--out", copy)
-    assert status == 0 and "the next run grades it again: ada/lab-03/starter.py" in text
-    assert set(rows(copy)) == {"bo", "cy"}
-    assert not [p for p in copy.rglob("*") if p.is_file() and b"ada/lab-03" in p.read_bytes()]
-    assert not list(copy.rglob("ada-*"))
-
-
-@pytest.mark.isolation
-def test_merged_gradebooks_are_as_one(command, graded, tmp_path):
-    parts = []
-    for name in ("ada", "bo", "cy"):
-        shutil.copytree(graded[0] / "in" / name, tmp_path / name / "in" / name)
-        if name == "cy":
-            shutil.copytree(graded[0] / "in/bo", tmp_path / "cy/in/bo")
-        parts.append(tmp_path / name / "out")
-        secret = ("--secret", graded[0] / "secret")
-        command("run", tmp_path / name / "in", "--out", parts[-1], *secret)
-    status, text = command("merge", *parts, "--out", tmp_path / "all")
-    assert status == 0 and "1 row was in" in text and "3 records in" in text
-    one, all_ = graded[0] / "out", tmp_path / "all"
-    for path in one.rglob("*"):
-        if path.is_file() and not path.name.startswith("gradebook"):
-            assert path.read_bytes() == (all_ / path.relative_to(one)).read_bytes(), path
-    status, text = command("merge", tmp_path / "none", "--out", tmp_path / "new")
-    assert status == 2 and "no grades in" in text and not (tmp_path / "new").exists()
-
-
-def test_tests_that_do_not_collect_end_the_run_once(tmp_path, monkeypatch, capsys):
-    lab = replace(LAB, path=tmp_path / LAB.path.name)
-    shutil.copytree(LAB.path, lab.path)
-    with (lab.path / "test_lab.py").open("a") as file:
-        file.write("\nimport no_such_module\n")
-    (tmp_path / "in/ada").mkdir(parents=True)
-    (tmp_path / "in/ada/starter-03.py").write_text("x = 1")
-    monkeypatch.setattr(commands, "labs_by_prefix", lambda: {"lab-03": lab})
-    run = ["run", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
-    assert main([*run, "--allow-weak-sandbox"]) == 2
-    said = capsys.readouterr().err
-    assert "cannot be collected, nobody was graded" in said and "no_such_module" in said
-    assert said.count("\n") == 1 and not (tmp_path / "out").exists()
-
-
-@pytest.mark.isolation
-def test_doctor_shows_layers_and_what_a_probe_could_not_do():
-    status, text = grading("doctor")
-    assert status == 0 and "ALLOWED" not in text
-    assert text.count("refused") >= 20 and "on seccomp" in text
-
-
-@pytest.mark.isolation
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "nowhere", "--out", "OUT"], "nowhere does not exist"),
-        (["run", "EMPTY", "--out", "OUT"], "no submission was recognised"),
-        (["run", "EMPTY", "--out", "OUT", "--lab", "77"], "no such lab; there are"),
-        (["run", "EMPTY", "--out", "OUT", "--jobs", "0"], "at least 1"),
-        (["run", "EMPTY", "--out", "OUT", "--secret", "SHORT"], "at least 16"),
-        (["run", "EMPTY", "--out", "OUT", "--check-s", "-1"], "a number above 0"),
-        (["run", "EMPTY", "--out", "OUT", "--secret", "EMPTY"], "at least 16"),
-        (["run", "EMPTY", "--out", "OUT", "--memory-mib", "1e12"], "below"),
-        (["run", "CLASS", "--out", "SHORT"], "--out a folder"),
-        (["run", "CLASS", "--out", "BROKEN"], "not a database"),
-        (["status", "--out", "BROKEN"], "not a database"),
-        (["status", "--out", "EMPTY"], "no grades in"),
-        (["forget", "ada", "--out", "OUT"], "no grades in"),
-        (["run", "CLASS", "--out", "OUT", "--deadline", "soon"], "such as 2026-11-30T23:59"),
-        (["run", "CLASS", "--out", "OUT", "--roster", "SHORT"], "no column called name"),
-        (["one", "nowhere.py", "--lab", "03"], "does not exist"),
+        (["run", "nowhere"], "nowhere does not exist; give the folder or zip file"),
+        (["run", "in", "--lab", "07"], "07: no such lab; there are lab-01, lab-02"),
+        (["run", "in", "--deadline", "tomorrow"], "tomorrow is no time for a deadline"),
+        (["run", "in", "--pattern", "x"], "it needs the groups"),
+        (["run", "empty"], "no hand-in in empty"),
+        (["run", "in", "--gradescope", "r.json"], "a result is one student's"),
+        (["show", "Ada"], "no grades in grades; `python -m grading run` makes some"),
+        (["questions"], "no grades in grades"),
     ],
 )
-def test_a_mistake_of_the_instructor_is_one_sentence(arguments, words, command, tmp_path):
+def test_a_wrong_usage_is_one_sentence(arguments, words, graded, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "in/ada/starter-01.py", "in/bo/starter-01.py")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "short").write_text("x")
-    for place in ("class/ada/starter-03.py", "broken/gradebook.sqlite"):
-        (tmp_path / place).parent.mkdir(parents=True)
-        (tmp_path / place).write_text("x = 1\n" * 2000)
-    places = {"OUT": tmp_path / "out", "EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
-    places |= {"CLASS": tmp_path / "class", "BROKEN": tmp_path / "broken"}
-    status, text = command(*[places.get(argument, argument) for argument in arguments])
-    lines = [line for line in text.splitlines() if line.startswith("grading: ")]
-    assert status == 2 and len(lines) == 1 and words in lines[0]
+    assert run(*arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("grading: ") and words in err and err.count("\n") == 1
 
 
-def test_without_bubblewrap_it_refuses_and_says_what_to_do(tmp_path):
-    file = LAB.file("starter")
-    status, text = grading("one", file, "--lab", "03", PATH=str(tmp_path))
-    assert status == 2
-    assert "apt-get install bubblewrap" in text and "--allow-weak-sandbox" in text
+def test_show_says_why_in_either_order_of_a_name(graded, tmp_path, capsys):
+    write(tmp_path / "in", "Doe, Jane/starter-01.py", "Poe, Bo/starter-01.py", data=CODE)
+    run("run", tmp_path / "in", "--out", tmp_path / "grades")
+    capsys.readouterr()
+    for name in ("Jane Doe", "Doe, Jane", "jane", "Doe"):
+        assert run("show", name, "01", "--out", tmp_path / "grades") == 0
+        out = capsys.readouterr().out
+        assert out.startswith("Doe, Jane\nlab-01: 6 of 100 points") and "test_two holds" in out
+        assert "lab-01/Doe, Jane.json, the program beside it" in out
+    assert run("show", "oe", "--out", tmp_path / "grades") == 2
+    assert "'oe' could be Doe, Jane, Poe, Bo" in capsys.readouterr().err
 
 
-def test_a_weak_sandbox_is_stamped(tmp_path):
-    """It works in the machine's own /tmp, where nothing of a run's may stay for the next one."""
-    lab, before = labs_by_prefix()["lab-03"], set(os.listdir("/tmp"))
-    for name, which in (("ada", "solution"), ("bo", "starter")):
-        place = tmp_path / "in" / name / "starter-03.py"
-        place.parent.mkdir(parents=True)
-        place.write_bytes(lab.file(which).read_bytes())
-    command = ("run", tmp_path / "in", "--out", tmp_path / "out", "--allow-weak-sandbox")
-    status, text = grading(*command, PATH=str(tmp_path))
-    assert status == 0, text
-    assert "2 records were made in a weak sandbox" in text
-    records = json.loads((tmp_path / "out/grades.json").read_text())["records"]
-    assert [record["score"] for record in records] == [100, 0]
-    left = set(os.listdir("/tmp")) - before
-    assert not [
-        name for name in left if name.startswith("grading-worker") or (lab.path / name).exists()
-    ]
-    for record in records:
-        assert record["integrity"] == "weak" and "bubblewrap" in record["missing"]
+# --- in a bad place ----------------------------------------------------------------------------
+
+HOSTILE = 'import pathlib; pathlib.Path(__file__ + ".ran").touch()\n'
+MODULES = "rich bisect json sqlite3 argparse numpy pytest labkit csv zipfile threading runpy re"
 
 
-# --- what a submission must not read --------------------------------------------------------------
+def test_nothing_is_imported_from_the_folder_of_hand_ins(tmp_path):
+    """Neither by the tool nor by a process that it starts, wherever it is typed."""
+    for name in [*MODULES.split(), "sitecustomize", "conftest", "grading_plugin"]:
+        (tmp_path / f"{name}.py").write_text(HOSTILE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p conftest\n")
+    write(tmp_path, "ada/starter-01.py")
+    course = f"{ROOT}:{ROOT}/phase-10-distributed-inference/labs"
+    safe = {"PYTHONPATH": os.environ.get("PYTHONPATH", course)}
+    done = grading("run", ".", cwd=tmp_path, **safe)
+    assert done.returncode == 2 and "--out grades lies within the hand-ins" in done.stderr
+    out = tmp_path.parent / f"{tmp_path.name}-grades"
+    done = grading("run", ".", "--out", out, cwd=tmp_path, **safe)
+    assert "1 hand-in found" in done.stdout, done.stderr
+    assert not list(tmp_path.rglob("*.ran"))
 
 
-def test_a_course_that_every_submission_could_read_is_refused(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "base_prefix", str(ROOT.parent))  # as `--prefix=$HOME` makes it
-    file = str(LAB.file("solution"))
-    one, run, weak = ["one", file, "--lab", "03"], ["run", file], "--allow-weak-sandbox"
-    for command in (one, [*one, weak], run, [*run, weak], ["doctor"]):
-        assert main(command) == 2
-        said = capsys.readouterr().err
-        assert f"grading: the course {ROOT} lies in {ROOT.parent}" in said
-        assert "move it elsewhere" in said and said.count("\n") == 1
-    with pytest.raises(Problem, match="the course"):  # a worker of a cluster
-        Cell(Limits(), inspect_machine(), weak=True)
+def test_a_hand_in_called_grading_is_not_the_tool(tmp_path):
+    """course.pth imports the tool before Python looks into the folder in which it is typed."""
+    write(tmp_path, "grading/__main__.py", "grading/__init__.py", data=HOSTILE.encode())
+    line = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import grading; sys.path.pop(0)"
+    code = f"{line}; sys.path.insert(0, ''); import runpy; sys.argv = ['x', 'show', 'x']; "
+    code += "runpy.run_module('grading', run_name='__main__', alter_sys=True)"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=60, capture_output=True)
+    assert not list(tmp_path.rglob("*.ran"))
+    assert "import grading" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("option", ["--secret", "--out", "submissions", "--results", "file"])
-def test_what_is_kept_from_submissions_may_not_lie_where_they_read(
-    option, tmp_path, monkeypatch, capsys
-):
-    python, elsewhere = tmp_path / "python", tmp_path / "elsewhere"
-    for folder in (python / "lib", elsewhere):
-        folder.mkdir(parents=True)
-        (folder / "x").write_bytes(bytes(16))
-    (tmp_path / "link").symlink_to(python)
-    monkeypatch.setattr(sys, "base_prefix", str(python))
-    inside, outside = str(tmp_path / "link/lib/x"), str(elsewhere / "x")
-    if option in ("--results", "file"):
-        places = {"file": outside, "--results": outside} | {option: inside}
-        command = ["one", places.pop("file"), "--lab", "03"]
-    else:
-        places = {"submissions": outside, "--out": outside, "--secret": outside} | {option: inside}
-        command = ["run", places.pop("submissions")]
-    assert main([*command, *(word for pair in places.items() for word in pair)]) == 2
-    assert f"grading: {option} {inside} lies in {python}" in capsys.readouterr().err
+# --- with a real cell --------------------------------------------------------------------------
 
 
+@pytest.mark.isolation
+def test_real_points_of_real_hand_ins(tmp_path):
+    programs = class_of_20.programs()
+    for kind in ("solved", "untouched", "averaged", "syntax", "BOM"):
+        write(tmp_path / "in", f"{kind}/starter-01.py", data=programs[kind])
+    done = grading("run", tmp_path / "in", "--out", tmp_path / "grades")
+    assert done.returncode == 0, done.stderr
+    records = Gradebook(tmp_path / "grades").records()
+    points = {s: row["lab-01"]["labs"][0]["points"]["earned"] for s, row in records.items()}
+    assert points == {"solved": 100, "untouched": 0, "averaged": 84, "syntax": 0, "BOM": 100}
+    assert records["syntax"]["lab-01"]["labs"][0]["broken"].startswith("starter.py line")
+
+
+def autograde(root, *members):
+    """Run the autograder as Gradescope would; (exit status, results.json or None)."""
+    for folder in ("source", "submission", "results"):
+        (root / folder).mkdir()
+    (root / "source/course").symlink_to(ROOT)
+    (root / "source/LAB").write_text("01\n")
+    for name, data in members:
+        write(root / "submission", name, data=data)
+    environment = {**os.environ, "AUTOGRADER": str(root), "GRADING_PYTHON": sys.executable}
+    script = ROOT / "grading/gradescope/run_autograder"
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, timeout=120)
+    results = root / "results/results.json"
+    return done.returncode, json.loads(results.read_text()) if results.exists() else None
+
+
+@pytest.mark.isolation
 @pytest.mark.parametrize(
-    "place", ["/usr/src/app", "/usr/local/course", "/lib/course", "/usr/share/../src/app"]
+    ("members", "score", "words"),
+    [
+        (
+            [("labs/lab-01-tp/starter.py", SOLUTION), ("results.json", b'{"score": 100}')],
+            100,
+            "left",
+        ),
+        ([], 0, "nothing was handed in"),
+        ([("notes.txt", CODE)], 0, "no starter.py or starter-01.py; there is notes.txt"),
+    ],
 )
-def test_the_systems_folders_are_no_place_for_a_course(place):
-    with pytest.raises(Problem, match="lies in /(usr|lib), which every submission may read"):
-        check_private({"the course": place})
+def test_gradescope_gets_a_score(tmp_path, members, score, words):
+    status, results = autograde(tmp_path, *members)
+    assert status == 0 and results["score"] == score and words in results["output"]
+    assert sum(test["max_score"] for test in results["tests"]) == 100
 
 
-def test_usual_places_for_a_course_are_accepted(monkeypatch):
-    places = ["/home/x/course", "/srv/course", "/opt/course", "/root/course", "/autograder/course"]
-    places += ["/home/runner/work/course/course", "/builds/group/course", "/workspaces/course"]
-    for prefix in ("/usr", "/usr/local", "/opt/hostedtoolcache/Python/3.12.4/x64", "/opt/python3"):
-        monkeypatch.setattr(sys, "base_prefix", prefix)
-        check_private({place: place for place in places})
-    monkeypatch.setattr(sys, "base_prefix", "/home/x/course/.python/3.12")  # inside the course
-    check_private({"the course": "/home/x/course", "--secret": "/home/x/course/secret"})
+@pytest.mark.isolation
+@pytest.mark.slow
+def test_classroom50s_autograder_writes_its_result(tmp_path):
+    """As its runner starts it, but for the installation of packages; the course is a clone."""
+    course, checkout = tmp_path / "course", tmp_path / "checkout"
+    subprocess.run(["git", "init", "-q", course], check=True)
+    for name in ("grading", "labkit", "phase-10-distributed-inference"):
+        shutil.copytree(ROOT / name, course / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("conftest.py", "pytest.ini", "pyproject.toml"):
+        shutil.copy(ROOT / name, course / name)
+    who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+    subprocess.run(["git", "add", "-A"], cwd=course, check=True)
+    subprocess.run(["git", *who, "commit", "-qm", "x"], cwd=course, check=True)
+    write(checkout, "phase-10/labs/lab-01-tp-sharding-math/starter.py", data=SOLUTION)
+    write(checkout, "result.json", data=b'{"score": 1000}')
+    modules = ("venv", "pip", "json", "grading", "subprocess", "tempfile", "ensurepip")
+    write(checkout, *(f"{name}.py" for name in modules), data=HOSTILE.encode())
+    names = "CLASSROOM ASSIGNMENT SUBMISSION_TAG COMMIT_URL RELEASE_URL OWNER".split()
+    said = {name: name.lower() for name in names} | {"COURSE": str(course), "REVISION": "HEAD"}
+    said["GRADING_PYTHON"] = sys.executable
+    done = subprocess.run(
+        [sys.executable, ROOT / "grading/classroom50/autograder.py"],
+        cwd=checkout,
+        env=os.environ | said,
+        timeout=120,
+    )
+    result = json.loads((checkout / "result.json").read_text())
+    assert done.returncode == 0 and result["score"] == result["max-score"] == 100
+    assert result["classroom"] == "classroom" and result["review"] == "commit_url"
+    assert not list(tmp_path.rglob("*.ran"))
 
 
-# --- what it costs --------------------------------------------------------------------------------
+def test_scripts_are_valid_shell():
+    for name in ("run_autograder", "setup.sh"):
+        path = Path(ROOT, "grading/gradescope", name)
+        assert os.access(path, os.X_OK)
+        subprocess.run(shlex.split(f"bash -n {path}"), check=True)
 
 
-def test_a_sandbox_that_does_not_start_keeps_no_descriptor():
-    machine = replace(inspect_machine(), bwrap="/nowhere/bwrap", layers=("namespaces",))
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(OSError):
-        Cell(Limits(), machine, weak=True)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
-def test_stations_that_are_stuck_are_waited_for_once(monkeypatch):
-    class Stuck:
-        def __init__(self, *_):
-            pass
-
-        def close(self):
-            pass
-
-        def grade_or_refuse(self, submission, lab):
-            if submission.student != "ada":
-                never.wait(20)
-
-    never = threading.Event()
-    monkeypatch.setattr(grading_run, "Grader", Stuck)
-    monkeypatch.setattr(grading_run, "STOP_S", 0.3)
-    jobs = [(n, Submission(n, "lab-03", n, b"")) for n in ("bo", "cy", "dan", "eve", "ada")]
-    results = grading_run.grade_locally(jobs, Limits(), None, False, 5)
-    assert next(results)[0] == "ada"
-    started = time.monotonic()
-    results.close()  # as an interrupt does
-    never.set()
-    assert 0.3 <= time.monotonic() - started < 1  # four times 0.3 s would be more
-
-
-def test_the_stations_are_as_many_as_the_processors_this_process_may_use(
-    tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "in/ada").mkdir(parents=True)
-    (tmp_path / "in/ada/starter-03.py").write_text("x = 1")
-    counts, mine = [], os.sched_getaffinity(0)
-    monkeypatch.setattr(engines, "grade_locally", lambda *args: counts.append(args[-1]) or [])
-    os.sched_setaffinity(0, {min(mine)})
-    try:
-        main(["run", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--allow-weak-sandbox"])
-    finally:
-        os.sched_setaffinity(0, mine)
-    assert counts == [1]
-
-
-# --- other systems --------------------------------------------------------------------------------
-
-
-def test_another_system_is_told_that_the_grader_needs_linux(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "platform", "darwin")
-    one = ["one", str(LAB.file("starter")), "--lab", "03", "--allow-weak-sandbox"]
-    for command in (["doctor"], ["status"], one):
-        assert main(command) == 2
-        said = capsys.readouterr().err
-        assert "this tool needs Linux" in said and "darwin" in said and said.count("\n") == 1
-
-
-def test_its_tests_are_skipped_there_and_say_so():
-    script = "import sys, sysconfig, pytest; sysconfig.get_config_vars(); sys.platform = 'darwin'; "
-    script += "sys.exit(pytest.main(sys.argv[1:]))"
-    file = ROOT / "tests/test_grading_score.py"
-    command = [sys.executable, "-c", script, str(file), "-rs", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert "SKIPPED [1]" in done.stdout and "the grader needs Linux" in done.stdout
-    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and not done.stderr
+def test_a_check_has_the_same_limits_at_home_and_here_as_the_readme_says():
+    readme = (labs()["lab-01"].path.parent / "README.md").read_text(encoding="utf-8")
+    usual, said = Limits(), " ".join(readme.split())
+    assert CHECK_S == usual.check_s and f"may take {CHECK_S:g} seconds" in said
+    assert usual.memory_bytes == 1 << 30 and "one GiB of memory" in said
+    assert f"{usual.processes} processes with {usual.threads} threads" in said

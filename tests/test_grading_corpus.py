@@ -1,128 +1,73 @@
-"""Every hostile and every unlucky submission comes to what its header says, and the honest one that
-is graded at the same moment keeps full marks."""
+"""Every honest, unlucky and hostile submission comes to what its header says."""
 
 import hashlib
-import json
 import secrets
-import statistics
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from grading.fingerprint import labs_by_prefix
-from grading.grader import Grader
-from grading.limits import MIB, Limits
-from grading.pages import student_page
-from grading.run import grade_locally
-from grading.submissions import Submission, _source
-from labkit.loading import ROOT
+from grading.cell import Limits
+from grading.grade import grade
+from labkit.loading import ROOT, find_labs
 from tests.hostile.corpus import read_cases
 
-LABS = labs_by_prefix()
-LAB = LABS["lab-01"]
+LABS = {lab.prefix: lab for lab in find_labs()}
 CASES = read_cases()
-MEMORY = {"memory_bytes": 300 * MIB}
-LIMITS = Limits(check_s=60, submission_s=300, **MEMORY)  # a busy machine harms no honest one
-NEIGHBOURS = 16  # hostile or unlucky submissions to an honest one
+PATIENT = Limits(check_s=60, all_s=300)  # a busy machine harms no honest one
+SHORT = Limits(check_s=2, all_s=10)
 pytestmark = pytest.mark.isolation
 
 
 @pytest.fixture(scope="module")
-def graded(without_engines):
-    """The whole class, graded by two graders: {case: result}, [results of the honest beside]."""
-    ending = [case for case in CASES if case.ends]
-    secret = secrets.token_bytes(32)
-    results, beside, times = {}, [], []
+def graded(without_engines, tmp_path_factory):
+    """The whole class, two at a time: {case: entry}."""
+    secret, folder = secrets.token_hex(32), tmp_path_factory.mktemp("class")
 
-    def grade(jobs, limits, secret):
-        for name, _, result, seconds in grade_locally(jobs, limits, secret, False, 2):
-            if name is None:
-                beside.append(result)
-                continue
-            results[name] = result
-            if name.startswith("honest"):
-                times.append(seconds)
+    def entry(case):
+        lab, file = LABS[case.lab], folder / case.name / "starter.py"
+        file.parent.mkdir()
+        file.write_bytes(case.source(lab))
+        return grade(file, lab.name, secret=secret, limits=PATIENT if case.ends else SHORT)
 
-    grade(class_of(ending), LIMITS, secret)
-    endless = [case for case in CASES if not case.ends]
-    # No honest one is among them: limits so short are none for it on a busy machine.
-    grade(map(job_of, endless), short_limits(statistics.median(times)), None)
-    return results, beside
-
-
-def short_limits(usual_s):
-    """For the ones that never end: what an honest one takes here and now."""
-    times = {"check_s": max(2, usual_s), "submission_s": max(4, 2 * usual_s)}
-    return Limits(**times, **MEMORY)
-
-
-def job_of(case):
-    source, problem = _source(lambda _: case.source(LABS[case.lab]), None)
-    return case.name, Submission(case.name, case.lab, case.name, source, problem)
-
-
-def class_of(cases):
-    """Jobs for grade_locally: the cases, and honest ones among them."""
-    for n, case in enumerate(cases):
-        yield job_of(case)
-        if n % NEIGHBOURS == 0:
-            lab = LABS["lab-03"]
-            solution = lab.file("solution").read_bytes() + f"# {n}\n".encode()
-            yield None, Submission(f"honest {n}", lab.prefix, "honest", solution, "")
+    before = snapshot()
+    with ThreadPoolExecutor(2) as pool:
+        entries = dict(zip([case.name for case in CASES], pool.map(entry, CASES), strict=True))
+    assert snapshot() == before
+    return entries
 
 
 def snapshot():
     """The files a submission could want to change, by their hashes."""
-    folders = [LAB.path, ROOT / "grading", ROOT / "labkit"]
+    folders = [LABS["lab-01"].path, ROOT / "grading", ROOT / "labkit"]
     files = [path for folder in folders for path in folder.rglob("*.py")]
-    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    left = [path for path in map(Path, ("/tmp/forged", "/tmp/left", "/dev/shm/left"))]
+    hashes = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return hashes | {path: path.exists() for path in left}
 
 
-def test_the_corpus_is_large_and_covers_every_kind():
-    groups = {case.group for case in CASES}
-    assert sum(case.group not in ("control", "honest", "unlucky") for case in CASES) >= 150
-    assert groups >= {"exit", "report", "wire", "value", "bend", "secret", "workspace", "resource"}
-    assert groups >= {"text", "unlucky", "control", "honest"}
+def test_the_corpus_covers_every_kind_and_stays_small():
+    kinds = {case.name.partition("_")[0] for case in CASES}
+    assert kinds >= {"honest", "unlucky", "exit", "report", "value", "wire", "secret", "resource"}
+    assert len(CASES) <= 100
 
 
 @pytest.mark.timeout(900)  # the first one waits for the whole class
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_comes_to_what_it_deserves(case, graded):
-    result = graded[0][case.name]
-    assert case.problems(result) == []
-    if "says" in case.header:
-        said = " ".join(claim["message"] for claim in result["claims"])
-        assert case.header["says"] in said
+    assert case.problems(graded[case.name]) == []
 
 
-def test_the_honest_beside_them_keep_full_marks(graded):
-    assert len(graded[1]) >= len(CASES) // NEIGHBOURS
-    assert {(result["status"], result["score"]) for result in graded[1]} == {("graded", 100)}
+def test_no_text_of_a_submission_acts_where_it_is_shown(graded):
+    texts = [text for entry in graded.values() for text in strings(entry)]
+    assert any("alert(1)" in text for text in texts)
+    assert all(c.isprintable() or c == "\n" for text in texts for c in text)
+    assert max(map(len, texts)) < 5000
 
 
-def test_nothing_is_left_behind():
-    before = snapshot()
-    hostile = [case for case in CASES if case.group in ("workspace", "report")]
-    with Grader(LIMITS, number=3) as grader:
-        for case in hostile:
-            grader.grade(case.source(LAB), LAB)
-        server = grader.cell.process.pid
-        uid = grader.cell.uid
-    assert snapshot() == before
-    assert not Path("/tmp/forged").exists()
-    assert not Path(f"/proc/{server}").exists()
-    if uid is not None:
-        owners = [path.stat().st_uid for path in Path("/proc").glob("[0-9]*") if path.exists()]
-        assert uid not in owners
-
-
-def test_nothing_of_one_submission_reaches_another(graded):
-    for name, result in graded[0].items():
-        text = json.dumps(result) + student_page(name, [page_record(result)])
-        assert ("canary-7d1f93aa" in text) == (name == "canary_keeper"), name
-        assert "7.19393e+77" not in text, name
-
-
-def page_record(result):
-    more = {"lab_name": "", "max_score": 100, "source_sha256": "", "tests_sha256": ""}
-    return result | more
+def strings(value):
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list):
+        return [text for item in value for text in strings(item)]
+    return [value] if isinstance(value, str) else []

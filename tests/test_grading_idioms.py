@@ -1,21 +1,18 @@
 """Whatever ordinary numpy and Python give at home, they give in the sandbox."""
 
-import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from grading.fingerprint import labs_by_prefix
-from grading.limits import Limits
-from grading.remote import RemoteLab
-from grading.sandbox import Cell, inspect_machine
-from labkit.loading import load_module
+from grading.cell import Limits
+from grading.proxy import Lab
+from labkit.loading import choose_lab, find_labs, load_module
 
 HERE = Path(__file__).parent
 LINES = (HERE / "idioms.txt").read_text().splitlines()
 IDIOMS = [line for line in LINES if line and not line.startswith("#")]
-LAB = labs_by_prefix()["lab-03"]
+LAB = choose_lab("lab-03", find_labs())
 pytestmark = pytest.mark.isolation
 
 
@@ -36,19 +33,6 @@ def source():
         else:
             head += f"    return {idiom}\n"
     return head
-
-
-@pytest.fixture(scope="module")
-def cell():
-    cell = Cell(Limits(), inspect_machine(), number=4)
-    yield cell
-    cell.close()
-
-
-def remote_of(cell, text):
-    collectives = load_module(LAB.path.parent / "collectives.py")
-    request = cell.worker_limits(LAB.name)
-    return RemoteLab(text.encode(), cell.control, request, Limits(), collectives, "starter.py")
 
 
 def plain(value):
@@ -75,28 +59,16 @@ def test_the_idioms_are_many():
 
 
 @pytest.mark.timeout(120)
-def test_every_idiom_gives_in_the_sandbox_what_it_gives_at_home(cell, tmp_path):
+def test_every_idiom_gives_in_the_sandbox_what_it_gives_at_home(tmp_path):
     file = tmp_path / "labs" / "lab" / "starter.py"
     file.parent.mkdir(parents=True)
     file.write_text(source())
-    home, remote = load_module(file), remote_of(cell, source())
+    home, graded = load_module(file), Lab(LAB, source().encode(), Limits(), None)
     different = []
     for n, idiom in enumerate(IDIOMS):
-        remote.begin_check()
-        here, there = (came_to(getattr(place, f"idiom_{n}")) for place in (home, remote))
+        graded._begin_check()
+        here, there = (came_to(getattr(place, f"idiom_{n}")) for place in (home, graded))
         if here != there:
             different.append((idiom, here, there))
-    remote.close()
+    graded._end()
     assert different == []
-
-
-def test_what_decides_the_last_digits_at_home_decides_them_in_the_sandbox(monkeypatch):
-    """OpenBLAS adds in the order of the processor that it is told; nothing else is told."""
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    monkeypatch.setenv("TOKEN", "the instructor's")
-    with contextlib.closing(Cell(Limits(), inspect_machine(), number=5)) as cell:
-        remote = remote_of(cell, "import os\n\n\ndef told():\n    return dict(os.environ)\n")
-        told = remote.told()
-        remote.close()
-    assert told["OPENBLAS_CORETYPE"] == "Haswell" and told["OPENBLAS_NUM_THREADS"] == "1"
-    assert "TOKEN" not in told

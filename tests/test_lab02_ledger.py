@@ -272,46 +272,10 @@ def test_command_explains_a_wrong_call_in_one_line(words, said):
     assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
 
 
-README = (LAB.path / "README.md").read_text()
-
-
-def test_the_readme_names_every_task_of_the_starter():
-    rows = re.findall(r"(?m)^\| (\d+) \| (`.+)$", README)
-    told = {name: int(task) for task, cells in rows for name in re.findall(r"`(\w+)`", cells)}
-    tasks = {name: task.number for name, task in tasks_of(LAB).items()}
-    assert {name: told.get(name) for name in tasks} == tasks
-    assert set(hints_of(LAB)) == set(tasks) and all(len(h) == 3 for h in hints_of(LAB).values())
-
-
-def test_the_numbers_of_the_readme_are_the_ledgers():
-    def total(name, tp_size):
-        return solution.rank_weights(model(name), tp_size)["total_bytes"]
-
-    one, two = total("llama-3-8b", 1) / GIB, total("llama-3-8b", 2) / GIB
-    assert f"{two:.4f} instead of {one / 2:.4f}" in README.replace("\n", " ")
-    rounding = solution.rank_weights(model("llama-2-7b"), 8)["allocator_rounding_bytes"] / 2**20
-    assert f"at tp_size=8 it is {rounding:.1f} MiB per rank, 1%" in README
-    small = {"hidden_size": 768, "ffn_dim": 3072, "num_attention_heads": 12}
-    small |= {"num_hidden_layers": 12, "word_embed_proj_dim": 768}
-    opt = json.loads((LAB.path / "configs" / "opt-1.3b.json").read_text()) | small
-    ledger_mib = solution.rank_weights(solution.model_shape(opt), 1)["total_bytes"] / 2**20
-    assert f"OPT-125m says 244.61 MiB, the ledger {ledger_mib:.1f}" in README.replace("\n", " ")
-
-
-def test_the_table_of_what_a_published_capture_leaves_open_is_computed():
-    quoted = json.loads((LAB.path / "captures/quoted-logs/quoted.json").read_text())
-    gib, left = {}, {}
-    for case in quoted["not_explained"]:
-        held = solution.rank_weights(model(case["config"]), case["tp_size"])["total_bytes"] / GIB
-        gib[case["tp_size"]] = held
-        left[case["tp_size"]] = (case["weights_gib"] - held) * 1024
-    digits = 0.005 * 1024
-    assert f"| ledger, GiB | {gib[1]:.4f} | {gib[2]:.4f} |" in README
-    assert f"| half of TP=1, GiB | | {gib[1] / 2:.4f} |" in README
-    rest = " | ".join(f"{left[tp_size]:.1f} +- {digits:.1f}" for tp_size in (1, 2))
-    assert f"| **not explained**, MiB | {rest} |" in README
-    more = (gib[2] - gib[1] / 2) * 1024
-    assert f"A rank holds {more:.1f} MiB more than half" in README
+def test_every_task_has_three_hints():
+    assert set(hints_of(LAB)) == set(tasks_of(LAB)) and all(
+        len(h) == 3 for h in hints_of(LAB).values()
+    )
 
 
 def test_the_cache_lines_of_a_published_log_agree_with_each_other():
@@ -355,3 +319,46 @@ def test_hints_are_asked_for_by_function_and_level():
     command = [sys.executable, "-m", "pytest", "lab-02", "--hint", "treatment=2"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0 and run.stdout.startswith("treatment, sketch: Name the dimensions")
+
+
+def test_the_padded_vocabulary_is_the_next_multiple():
+    for size in [1, 63, 64, 65, 500, 512, 513, 50257, 152064]:
+        expected = next(rows for rows in range(size, size + 64) if rows % 64 == 0)
+        assert solution.padded_vocab(size) == expected
+
+
+def test_kv_heads_are_dealt_out_and_never_cut():
+    for kv_heads in range(1, 17):
+        for tp_size in range(1, 33):
+            places = max(kv_heads, tp_size)
+            each = [place * kv_heads // places for place in range(places)]
+            if places % min(kv_heads, tp_size) == 0:
+                held = len(set(each[: places // tp_size]))
+                assert solution.kv_heads_per_rank(kv_heads, tp_size) == held
+            else:
+                with pytest.raises(ValueError):
+                    solution.kv_heads_per_rank(kv_heads, tp_size)
+    for sizes in ((8, 0), (0, 2), (8, -2)):
+        with pytest.raises(ValueError):
+            solution.kv_heads_per_rank(*sizes)
+
+
+def test_a_split_that_cannot_be_made_is_named_size_by_size():
+    shape = model("llama-3-8b")
+    for heads, kv_heads, width, tp_size, wrong in (
+        (7, 7, 160, 2, {"num_heads", "num_kv_heads"}),
+        (6, 3, 160, 2, {"num_kv_heads"}),
+        (12, 4, 1023, 2, {"intermediate_size"}),
+        (12, 1, 160, 4, set()),
+        (12, 4, 160, 5, {"num_heads", "num_kv_heads"}),
+    ):
+        sizes = dict(num_heads=heads, num_kv_heads=kv_heads, intermediate_size=width)
+        if not wrong:
+            assert solution.check_split(shape | sizes, tp_size) is None
+            continue
+        with pytest.raises(ValueError, match=f"tp_size={tp_size}") as refused:
+            solution.check_split(shape | sizes, tp_size)
+        assert set(re.findall(r"(\w+)=\d+", str(refused.value))) == wrong | {"tp_size"}
+    for tp_size in (0, -4):
+        with pytest.raises(ValueError, match=f"tp_size={tp_size}"):
+            solution.check_split(shape, tp_size)

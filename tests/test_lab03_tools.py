@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 from statistics import median
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from labkit.loading import ROOT, choose_lab, find_labs, load_module
@@ -82,139 +83,16 @@ def test_the_fitted_constants_lie_in_the_link_s_ranges(tools, gpu, link, protoco
             assert 0.95 * low <= value <= 1.05 * high, (column, value)
 
 
-# What the README says, and the rows it says it from. Each row's value stands in its phrase.
-PROSE = {
-    "eight H200 report 482 GB/s": ("buh0001",),
-    "235, 482 and 839 GB/s on 8 x A100, H200 and B200": ("buh0000", "buh0001", "buh0002"),
-    "take 81 us for 8 KiB": ("ncm0001",),
-    "38 us (in place) to 46 us (out of place)": ("ncc0388", "ncc0387"),
-    "EFA: 340 of 400 Gb/s": ("net0000",),
-    "one node 57.5 tokens/s, TP=2 across both 69.0": ("gpt0000", "gpt0001"),
-    "at 16 requests 342 against 218": ("gpt0004", "gpt0003"),
-    "two replicas win with 568 against 472": ("gpt0008", "gpt0007"),
-    "On two A100s, 1 MiB takes 40.8 us": ("ncc0003",),
-}
-
-
-@pytest.mark.parametrize("phrase", PROSE)
-def test_a_measured_figure_in_the_readme_has_its_row(tools, phrase):
-    text = " ".join((LAB.path / "README.md").read_text(encoding="utf-8").split())
-    assert phrase in text
-    values = {row["id"]: row["value"] for row in tools.rows}
-    numbers = re.findall(r"\d+(?:\.\d+)?", phrase)
-    for name in PROSE[phrase]:
-        assert {f"{values[name]:.{digits}f}" for digits in (0, 1)} & set(numbers), name
-
-
-def test_every_computed_figure_in_the_readme_is_current(tools):
-    text = " ".join((LAB.path / "README.md").read_text(encoding="utf-8").split())
-    for phrase in computed(tools):
-        assert phrase in text, phrase
-
-
-def computed(tools):
-    """The README's sentences with numbers that this lab's functions compute, computed again."""
-    bill, table = tools.bill, tools.share_table
-    shares = dict(table.table(bill, tools.rows))
-    (_, _, (honest, nccl_s, _), (comforting, _, _)) = shares["8B H100 NCCL"]
-    yield f"an all-reduce of 8 KiB takes {nccl_s * 1e6:.0f} us"
-    yield f"{honest:.0f}%. Dividing by the step of a single GPU would say {comforting:.0f}%"
-    tcp = table.ethernet(bill)
-    total_us = 1e6 * bill.ring_all_reduce_s(2, 8192, *tcp)
-    gone_us = 0.9 * 1e6 * 8192 / tcp[2]
-    share = bill.latency_share(2, 8192, *tcp)
-    yield (
-        f"{share:.0%} of each 8 KiB message is latency; ten times the "
-        f"bandwidth removes {gone_us:.0f} of {total_us:.0f} us"
-    )
-    b200, l40s = (bill.GPUS[gpu]["memory_bytes_per_s"] for gpu in ("B200", "L40S"))
-    lost = [shares[f"8B {gpu} NCCL"][0][0] for gpu in ("B200", "L40S")]
-    yield f"The B200, up to {lost[0]:.0f}% against {lost[1]:.0f}%"
-    yield f"Its memory is {b200 / l40s:.1f} times faster, so its step is {b200 / l40s:.1f} times"
-    slow, fast = sorted(gains(tools, 4096))
-    yield f"Faster, {slow:.1f} to {fast:.1f} times."
-    for column, scale, unit in (
-        ("c_s", 1e6, "us"),
-        ("a_s", 1e6, "us"),
-        ("busbw_bytes_per_s", 1e-9, "GB/s"),
-    ):
-        cells = []
-        for link in ("NVLink 4", "10 GbE"):
-            low, high = (f"{value * scale:.3g}" for value in bill.LINKS[link][column])
-            cells.append(f"{low} to {high} {unit}")
-        yield " | ".join(cells)
-    yield from calibration(tools)
-    yield from sparks(bill, {row["id"]: row["value"] for row in tools.rows})
-    cross = 5e-6 * 448e9 / 5.25
-    yield f"two-shot {2 * 7 / 8} times, so the lines cross at `kernel x busbw / 5.25`, near"
-    assert 420e3 < cross < 450e3 and "near 440 KB"
-    one, two = (
-        1e6 * shot(8, 256 * 1024, table_kernel(tools), 456.6e9)
-        for shot in (bill.one_shot_all_reduce_s, bill.two_shot_all_reduce_s)
-    )
-    yield f"one-shot, by {two - one:.0f} us: {one:.0f} against {two:.0f}"
-    gib = 4 * 1024**3
-    serial = bill.hierarchical_all_reduce_s(4, 8, gib, 7e-6, 1e-6, 839e9, 5e-6, 50e9)
-    across = bill.ring_all_reduce_s(4, gib / 8, 7e-6, 5e-6, 50e9)
-    yield f"Your hierarchy says {serial * 1e3:.0f} when its stages follow each other and"
-    yield f"{across * 1e3:.0f} if only the network counted"
-
-
-def table_kernel(tools):
-    return tools.share_table.message_s(tools.bill, tools.rows, "H100", "vLLM graph", 8)[0]
-
-
-def gains(tools, tokens):
-    """How many times faster eight H100s are than one, on the best and the worst NVLink 4."""
-    bill, (weights, layers, hidden) = tools.bill, tools.share_table.MODELS["8B"]
-    rate = bill.ACHIEVED_BANDWIDTH * bill.GPUS["H100"]["memory_bytes_per_s"]
-    flops = bill.ACHIEVED_ARITHMETIC * bill.GPUS["H100"]["flops_per_s"]
-    alone, together = (bill.step_s(weights, p, rate, tokens, flops) for p in (1, 8))
-    count, payload = bill.step_messages(layers, tokens, hidden, 2)
-    for seconds in bill.all_reduce_range_s("NVLink 4", 8, payload):
-        yield alone / (together + count * seconds)
-
-
-def calibration(tools):
-    table = tools.calibration_table
-    data = table.all_reduces(tools.rows)
-    middle = []
-    for protocols in (tools.bill.STRAIGHT_LINE, tools.bill.NCCL_PROTOCOLS):
-        errors = {gpu: table.held_out_errors(tools.bill, data[gpu], protocols) for gpu in data}
-        middle.append(table.medians(errors.values())[1])
-    yield f"is {middle[0]:.1f}%, with it {middle[1]:.1f}%"
-    yield f"that is the {table.medians([errors['A100']])[1]:.0f}% in the A100's row"
-    fits = {gpu: table.fit(tools.bill, data[gpu], tools.bill.NCCL_PROTOCOLS) for gpu in data}
-    rate = {gpu: {p: fits[gpu][p][2] / 1e9 for p in (2, 8)} for gpu in fits}
-    yield f"{rate['H100'][2]:.0f} GB/s at two H100 and {rate['H100'][8]:.0f} at eight"
-    yield f"{rate['L40S'][2]:.0f} and {rate['L40S'][8]:.1f} for L40S"
-
-
-def sparks(bill, values):
-    one_ms, two_ms = 1e3 / values["gpt0000"], 1e3 / values["gpt0001"]
-    paid_us = (two_ms - one_ms / 2) * 1e3 / 72
-    low, high = (1e6 * s for s in bill.all_reduce_range_s("200 GbE", 2, 5760))
-    tcp_us = 1e6 * bill.ring_all_reduce_s(2, 5760, 7.5e-6, 34.5e-6, 1.155e9)
-    rest = paid_us - high, paid_us - low
-    yield f"A step takes {one_ms:.1f} ms on one node and {two_ms:.1f} ms on two"
-    yield f"at most {two_ms - one_ms / 2:.1f} ms were paid: {paid_us:.0f} us for each"
-    yield f"The formula gives {low:.0f} to {high:.0f} us for 5,760 bytes"
-    yield f"The other {rest[0]:.0f} to {rest[1]:.0f} are launching"
-    yield f"{one_ms:.1f} ms at 273 GB/s would read {one_ms * 0.273:.2f} GB"
-    slow = [one_ms / 2 + 72 * (tcp_us + more) / 1e3 for more in rest]
-    yield f"is {slow[0]:.1f} to {slow[1]:.1f} ms, slower than one node"
-
-
 # --- the share table -----------------------------------------------------------------------------
 
-WEIGHTS = {"8B": 16.06e9, "70B": 141.1e9}
+WEIGHTS = {"8B": 16.06e9 - 1.050673e9, "70B": 141.1e9 - 2.101346e9}  # without the embedding
 LAYERS = {"8B": 32, "70B": 80}
 PRINTED = {"A100": 2.039e12, "H100": 3.35e12, "B200": 7.67e12, "L40S": 0.864e12, "CPU": 0.2e12}
 
 
 def by_hand(model, gpu, ranks, seconds):
-    """Percent of a step at 0.8 of the printed bandwidth, written out once more."""
-    step = WEIGHTS[model] / ranks / 0.8 / PRINTED[gpu]
+    """Percent of a step at 0.93 of the printed bandwidth, written out once more."""
+    step = WEIGHTS[model] / ranks / 0.93 / PRINTED[gpu]
     return 100 / (1 + step / (2 * LAYERS[model] * seconds))
 
 
@@ -246,13 +124,13 @@ def test_the_ethernet_shares_are_latency(tools):
 def test_the_comforting_denominator_hides_three_quarters_of_the_loss(tools):
     table = dict(tools.share_table.table(tools.bill, tools.rows))
     (_, _, (honest, _, _), (comforting, _, _)) = table["8B H100 NCCL"]
-    assert honest > 55 and comforting < 16
+    assert honest > 55 and comforting < 18
 
 
 def test_the_share_table_prints_every_part():
     result = run("share_table.py")
     assert result.returncode == 0, result.stderr
-    for line in ("8B H100 NCCL", "8B CPU", "Llama 2 70B Q40 TP8", "A100, 10 GbE", "  4096 tokens"):
+    for line in ("8B H100 NCCL", "8B CPU", "Llama 2 70B Q40 TP8", "A100, 10 GbE", "4096 tokens"):
         assert f"\n{line}" in result.stdout, line
 
 
@@ -323,7 +201,7 @@ def test_a_box_that_chose_no_constant_is_predicted(tools):
 def test_the_calibration_table_prints_every_part():
     result = run("calibration_table.py")
     assert result.returncode == 0, result.stderr
-    for line in ("protocol switch, all", "H100 (0.5, 4, 10)", "    524288 KiB", "L40S  8 ranks"):
+    for line in ("protocol switch, all", "H100 (0.5, 4, 10)", "512 MiB", "L40S  8 ranks"):
         assert f"\n{line}" in result.stdout, line
 
 
@@ -465,3 +343,65 @@ def test_a_recorded_run_is_as_it_was_recorded(path):
     assert ranks == {int(p) for p in content["fit"]} and len(ranks) >= 2
     for row in content["rows"]:
         assert 0 < row["fastest_s"] <= row["median_s"] <= row["slowest_s"]
+
+
+def test_expert_parallel_bytes_are_those_that_deepep_counts():
+    """Its bytes over DeepEP's published times make DeepEP's published GB/s."""
+    bill = load_module(LAB.file("solution"))
+    assert bill.expert_parallel_bytes(128, 8, 7168) == (7569408, 14680064)
+    sizes = dict(
+        zip(("dispatch", "combine"), bill.expert_parallel_bytes(128, 8, 7168), strict=True)
+    )
+    rows = [json.loads(line) for line in (LAB.path / "measurements.jsonl").read_text().splitlines()]
+    published = {
+        (row["setting"]["op"], row["setting"]["ep"]): row["value"]
+        for row in rows
+        if row["kind"] == "moe_low_latency_bw"
+    }
+    times = [row for row in rows if row["kind"] == "moe_all_to_all"]
+    assert len(times) == len(published) == 12
+    for row in times:
+        operation, ranks = row["setting"]["op"], row["setting"]["ep"]
+        rate = sizes[operation] / (row["value"] * 1e-6) / 1e9
+        # Published in whole GB/s, cut rather than rounded: 39.8 stands there as 39, which is 2.1%.
+        assert abs(rate / published[operation, ranks] - 1) < 0.022
+
+
+def test_least_squares_and_busbw_at_are_numpy_s():
+    """The fit in the standard library: lstsq where nothing is below zero, and interp of logs."""
+    given = load_module(LAB.path / "given_cost.py")
+    draw = np.random.default_rng(1)
+    for count in (3, 4, 20):
+        for _ in range(20):
+            truth = draw.uniform(0.1, 9, 3) * [1e-6, 1e-6, 1e-12]
+            rows = draw.uniform(1, 9, (count, 3)) / truth
+            rows /= (rows @ truth)[:, None] * draw.uniform(0.99, 1.01, (count, 1))
+            expected = np.linalg.lstsq(rows * truth, np.ones(count))[0] * truth
+            if expected.min() > 0:
+                assert np.allclose(given.least_squares(rows.tolist()), expected, rtol=1e-8, atol=0)
+    flat = [
+        [1.0, 2.0, 3.0],
+        [2.0, 4.0, 6.0],
+        [1.0, 2.0, 3.5],
+    ]  # two say the same
+    assert np.all(np.isfinite(given.least_squares(flat)))
+    measured = {8: 457e9, 2: 325e9, 4: 400e9}
+    for ranks in (1, 2, 3, 4, 5, 7, 8, 64):
+        logs = np.interp(np.log(ranks), np.log([2, 4, 8]), np.log([325e9, 400e9, 457e9]))
+        assert np.isclose(given.busbw_at(ranks, measured), np.exp(logs), rtol=1e-12)
+
+
+@pytest.mark.parametrize("lab", ["lab-03", "lab-04"])
+def test_where_no_number_is_an_array_numpy_is_not_needed(lab):
+    """What the labs in the browser rest on: there is no numpy there."""
+    without = "import sys; sys.modules['numpy'] = None; import pytest; "
+    options = f"['-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', {lab!r}]"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{without}sys.exit(pytest.main({options}))"],
+        env=os.environ | {"LAB_IMPL": "solution"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0 and "100/100 points" in run.stdout, run.stdout + run.stderr

@@ -59,11 +59,12 @@ def test_a_capture_says_where_it_comes_from_and_is_whole(name):
 # --- torch's schedules --------------------------------------------------------------------------
 
 
-def test_orders_cover_every_schedule_and_size(monkeypatch):
-    script = load("torch_orders", monkeypatch)
+def test_orders_cover_every_schedule_and_size():
     rows = orders()
-    sizes = {(p, p * k) for p in script.RANKS for k in script.MICROBATCHES_PER_RANK}
-    named = {(name, v) for name, _, v in script.SCHEDULES}
+    sizes = {(p, p * k) for p in (2, 3, 4, 6, 8) for k in (1, 2, 4)}
+    named = {(name, 1) for name in ("GPipe", "1F1B", "1F1B runtime")}
+    named |= {("LoopedBFS", 2), ("ZBVZeroBubble", 2)}
+    named |= {("Interleaved1F1B", v) for v in (2, 4)}
     expected = {(name, v, p, m) for name, v in named for p, m in sizes}
     assert {(r["schedule"], r["v"], r["p"], r["m"]) for r in rows} == expected
     assert len(rows) == len(expected) == 105
@@ -117,23 +118,6 @@ def test_captured_orders_reconcile():
         reconcile(row["schedule"], parse(row["ranks"]), row["p"], row["m"], row["v"])
         for row in rows
     )
-
-
-@pytest.mark.torch
-def test_installed_torch_says_what_was_captured_and_reconciles_in_more_sizes(monkeypatch):
-    import torch
-
-    script = load("torch_orders", monkeypatch)
-    assert torch.__version__.split("+")[0] == script.TORCH_VERSION
-    assert script.capture() == orders()
-    grids = 0
-    for name, torch_name, v in script.SCHEDULES:
-        if name in RECONCILED:
-            for p in script.RANKS:
-                for k in (1, 2, 3, 4, 8):
-                    order = parse(script.torch_order(name, torch_name, p, p * k, v))
-                    grids += reconcile(name, order, p, p * k, v)
-    assert grids == 125
 
 
 # --- the real pipeline --------------------------------------------------------------------------

@@ -47,6 +47,31 @@ def test_floats_are_no_exact_numbers():
         checks.expect_exact(19.0, 19)
 
 
+def test_seconds_and_rates_may_be_floats():
+    def as_float(function):
+        return lambda *arguments: float(function(*arguments))
+
+    names = ("latency_s", "throughput_per_s", "decode_steps_per_s", "makespan_s")
+    own = with_own(**{name: as_float(getattr(solution, name)) for name in names})
+    checks.test_latency_s__gains_nothing_from_stages(own)
+    checks.test_throughput_per_s__nears_that_of_p_devices(own)
+    checks.test_decode_steps_per_s__starves_with_few_in_flight(own)
+    checks.test_makespan_s__follows_the_slowest_stage(own)
+    with pytest.raises(AssertionError, match="off by"):
+        checks.expect_seconds(0.1 + 1e-9, Fraction(1, 10), "")
+
+
+def test_tuples_are_as_good_as_lists():
+    def in_tuples(function):
+        return lambda *arguments: tuple(map(tuple, function(*arguments)))
+
+    own = {name: in_tuples(getattr(solution, name)) for name in ("schedule_grid", "replay")}
+    own["one_f_one_b_order"] = in_tuples(solution.one_f_one_b_order)
+    checks.test_schedule_grid__starts_none_early_or_late(with_own(**own))
+    checks.test_replay__starts_an_op_when_its_inputs_are_there(with_own(**own))
+    checks.test_one_f_one_b_order__is_what_torch_runs(with_own(**own))
+
+
 def test_a_wrong_number_is_told_in_the_type_it_came_in():
     with pytest.raises(
         AssertionError, match=r"Fraction \(Fraction\(18, 1\)\), .*Fraction\(19, 1\)"
@@ -159,5 +184,5 @@ def test_what_require_accepts(name, value, good):
     if good:
         solution.require(**{name: value})
     else:
-        with pytest.raises(ValueError, match=f"^{name}=.*: give "):
+        with pytest.raises(ValueError, match=f"^{name} must be .*, not "):
             solution.require(**{name: value})

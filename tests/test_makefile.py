@@ -1,5 +1,6 @@
 """The environment that make creates, with an interpreter that only pretends."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -28,15 +29,20 @@ def make(tmp_path):
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "book").mkdir()
+    phase = tmp_path / "phase-10-distributed-inference"
+    (phase / "labs").mkdir(parents=True)
+    shutil.copy(ROOT / phase.name / "Makefile", phase / "Makefile")
     (tmp_path / "book" / "requirements.txt").touch()
     python = tmp_path / "python"
     python.write_text(PYTHON, encoding="utf-8")
     python.chmod(0o755)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
 
-    def run(*arguments):
+    def run(*arguments, folder="."):
         command = ["make", f"PYTHON={python}", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, timeout=60)
+        return subprocess.run(
+            command, cwd=tmp_path / folder, env=clean, capture_output=True, timeout=60
+        )
 
     return run
 
@@ -56,3 +62,41 @@ def test_two_pips_never_work_on_one_environment(make, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / ".venv" / ".group-book").exists()
     assert not (tmp_path / "pips-met").exists()
+
+
+def test_make_works_from_the_phase_s_folder_where_a_folder_is_called_labs(make, tmp_path):
+    (tmp_path / "online").touch()
+    done = make("labs", folder="phase-10-distributed-inference")
+    assert done.returncode == 0 and (tmp_path / ".venv" / ".group-labs").exists(), done.stderr
+
+
+def test_watch_takes_the_lab_of_the_next_open_task(course):
+    from labkit.loading import find_labs
+    from labkit.watch import at_hand
+
+    labs = find_labs(course.root)
+    assert at_hand(labs).name == course.lab.name
+    course.starter.write_text("", encoding="utf-8")
+    assert at_hand(labs) is None
+
+
+def test_the_last_page_comes_when_every_lab_is_complete_and_not_before(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.syspath_prepend(str(ROOT / "phase-10-distributed-inference" / "labs"))
+    monkeypatch.setenv("LAB_IMPL", "solution")
+    import finale
+
+    from labkit.loading import find_labs
+
+    def last_page(*earned):
+        entries = [{"points": {"earned": points, "not_run": 0}} for points in earned]
+        scores = tmp_path / "scores.json"
+        scores.write_text(json.dumps({"labs": entries}), encoding="utf-8")
+        finale.main(scores)
+        return capsys.readouterr().out
+
+    count = len(find_labs())
+    assert last_page(*[100] * (count - 1)) == last_page(*[100] * (count - 1), 99) == ""
+    shown = last_page(*[100] * count)
+    assert f"{count * 100} of {count * 100} points" in shown and "vllm serve" in shown

@@ -142,6 +142,27 @@ def test_a_hint_must_fit_every_call(course):
     assert find_hint(bank, [threes, wrong]) == find_hint(bank, [wrong, threes]) == ""
 
 
+def test_where_two_things_are_wrong_the_one_that_explains_the_values_is_named_with_a_maybe(course):
+    """Averaged, and uneven splits are let through: no known mistake does both."""
+    bank = load_bank(Lab(course.lab))
+    averaged = [
+        ("row_parallel", (X, W, ranks), {}, ("value", X @ W.T / ranks)) for ranks in (1, 2, 5, 10)
+    ]
+    uneven = ("row_parallel", (X, W, 4), {}, ("value", X[:, :8] @ W[:, :8].T / 4))
+    assert find_hint(bank, averaged).startswith("your result is what you get when the partial sums")
+    said = find_hint(bank, averaged, lambda name: [uneven[1:]])
+    assert said.startswith("maybe your result is what you get when the partial sums are averaged")
+    odd = [("row_parallel", (X, W, ranks), {}, ("value", X @ W.T * 3)) for ranks in (2, 5)]
+    assert find_hint(bank, [*odd, *averaged]) == ""  # most of the wrong values are another's
+
+
+def test_the_failing_call_is_looked_at_first(course):
+    """What the check did before in other functions, however often, does not hide it."""
+    bank = load_bank(Lab(course.lab))
+    before = [("shards", ("out", 8, 2), {}, ("value", [slice(0, 4), slice(4, 8)]))] * 60
+    assert "rounded down" in find_hint(bank, [DROPPED, *before, RIGHT, DROPPED])
+
+
 def test_an_exception_alone_is_no_evidence(course):
     """A size divided with / ends in a TypeError, too; so does nearly everything else."""
     call = ("column_parallel", (np.ones((2, 4)), np.ones((6, 4)), 2), {}, ("raises", "TypeError"))

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from tests.conftest import ROOT
-
 SOLVED = "test_shards__are_equal_blocks_in_rank_order"
 
 
@@ -43,6 +41,54 @@ def test_a_fresh_starter_fits_on_one_screen_and_says_what_is_next(read_only_cour
     assert "todo   8  task 1 · shards" in run.text
 
 
+def test_a_finished_lab_says_so_once_and_names_the_next(course):
+    course.starter.write_text((course.lab / "solution.py").read_text(), encoding="utf-8")
+    order = course.lab.parent / "order.txt"
+    order.write_text(f"{course.lab.name}: make it run\nlab-08-x\n", encoding="utf-8")
+    run = course.pytest("lab-01", impl="starter")
+    assert run.text.count("lab-01 is complete") == 1 and "next: lab-08-x" in run.text
+    assert "\n  now: make it run\n" in run.text
+
+
+def test_of_several_labs_only_the_one_at_work_is_shown_whole(course):
+    test = "import pytest\n@pytest.mark.points(100)\ndef test_x(lab):\n    assert lab.x == 1\n"
+    course.add_lab("lab-08-x", "x = 1\n", test)
+    fresh = course.pytest(impl="starter").text
+    assert "todo" in fresh.splitlines()[-1] and "task 1 · shards" not in fresh
+    assert "Now you, lab-01: task 1, shards" in " ".join(fresh.split())
+    solve(course, "shards")
+    begun = course.pytest(impl="starter").text
+    assert "Now you, lab-01: task 2, column_parallel" in " ".join(begun.split())
+    assert "passed   5" in begun and "passed 100" not in begun
+    course.starter.write_text((course.lab / "solution.py").read_text(), encoding="utf-8")
+    done = course.pytest(impl="starter").text
+    assert done.count("100/100 points") == 2 and "Now you" not in done and "passed   5" not in done
+
+
+def test_a_task_that_passes_names_the_next_one(course):
+    solve(course, "shards")
+    run = course.pytest("lab-01", "--task", "1", impl="starter")
+    assert run.status == 0 and "next: task 2, column_parallel, starter.py:" in run.text
+
+
+def test_a_function_that_is_gone_is_missed_by_its_name(course):
+    solve(course, wrong=[("def shards(", "def shard(")])
+    run = course.pytest("lab-01", "--task", "1", impl="starter")
+    assert "starter.py has no `def shards` any more" in " ".join(run.text.split())
+
+
+def test_a_failure_names_what_it_builds_on_if_that_does_not_pass_either(course):
+    wrong = ("for mine in inputs])[0]", "for mine in inputs])[0] / num_ranks")
+    solve(course, "shards", "row_parallel", wrong=[wrong])
+    alone = course.pytest("lab-01", "-k", "row_parallel", impl="starter")
+    assert "off by" in " ".join(alone.text.split()) and "also needs" not in alone.text
+    whole = "\n\ndef shards(dimension, size, num_ranks):\n    return [slice(0, size)] * num_ranks\n"
+    with course.starter.open("a", encoding="utf-8") as file:
+        file.write(whole)
+    both = course.pytest("lab-01", "-k", "row_parallel", impl="starter")
+    assert "(It also needs shards, which does not pass.)" in " ".join(both.text.split())
+
+
 def test_colour_on_a_terminal(read_only_course):
     run = read_only_course.pytest("lab-01", "--color=yes", impl="starter")
     assert "\x1b[33m" in run.text
@@ -53,40 +99,38 @@ def test_a_failure_is_one_sentence_with_the_hint_and_no_traceback(course):
     solve(course, "shards", "row_parallel", wrong=[wrong])
     run = course.pytest("lab-01", impl="starter")
     text = " ".join(run.text.split())
-    assert "num_ranks=2): off by" in text
-    assert "every element is 1/2 times the expected one" in text
+    assert "num_ranks=4): off by" in text
+    assert "every element is 1/4 times the expected one" in text
     assert "Hint: your result is what you get when the partial sums are averaged" in text
     assert "Traceback" not in run.text and "def test_" not in run.text
     assert max(map(len, run.text.splitlines())) <= 80
-    shown = (ROOT / "README.md").read_text(encoding="utf-8").split("```text\n")[1].split("```")[0]
-    assert shown in run.text, "the README shows this very screen"
 
 
 BROKEN = {
     "a wrong signature": (
         "def column_parallel(x, W):\n    return x",
-        "column_parallel(x[5, 24], W[48, 24], num_ranks=1): TypeError: column_parallel() takes 2",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=4): TypeError: column_parallel() takes 2",
     ),
     "a wrong keyword": (
         "def column_parallel(x, W, num_ranks):\n    return all_gather([x], dim=-1)",
-        "column_parallel(x[5, 24], W[48, 24], num_ranks=1): starter.py line {line}: TypeError: ",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=4): starter.py line {line}: TypeError: ",
     ),
     "shapes that do not fit": (
         "def column_parallel(x, W, num_ranks):\n    return x @ W[:, num_ranks // 2 :].T",
-        "column_parallel(x[5, 24], W[48, 24], num_ranks=2): starter.py line {line}: ValueError: ",
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=4): starter.py line {line}: ValueError: ",
     ),
     "another function that refuses": (
         "def column_parallel(x, W, num_ranks):\n    return [shards('in', 7, p) for p in (1, 2)]",
-        "num_ranks=1): starter.py line {line} (line {refusal} in shards): ValueError: in=7 is not",
+        "num_ranks=4): starter.py line {line} (line {refusal} in shards): ValueError: in=7 is not",
     ),
     "an assertion of one's own": (
         "def column_parallel(x, W, num_ranks):\n    assert num_ranks < 3, 'my own'",
-        "column_parallel(x[5, 24], W[48, 24], num_ranks=3): starter.py line {line}: "
+        "column_parallel(x[5, 24], W[48, 24], num_ranks=4): starter.py line {line}: "
         "AssertionError: my own",
     ),
     "a bare assertion": (
         "def column_parallel(x, W, num_ranks):\n    assert num_ranks > 8",
-        "num_ranks=1): starter.py line {line}: assert num_ranks > 8",
+        "num_ranks=4): starter.py line {line}: assert num_ranks > 8",
     ),
 }
 
@@ -158,6 +202,13 @@ def test_xdist_gives_the_same_scoreboard(course):
     _, alone = scores(course)
     _, spread = scores(course, "-n", "2")
     assert alone == spread
+
+
+def test_a_scores_file_that_stands_elsewhere_is_written_again(course, tmp_path_factory):
+    file = tmp_path_factory.mktemp("elsewhere") / "scores.json"
+    for _ in range(2):
+        assert course.pytest("lab-01", f"--scores={file}").status == 0
+    assert json.loads(file.read_text(encoding="utf-8"))["labs"][0]["points"]["earned"] == 100
 
 
 def test_a_scores_file_in_no_folder_is_a_usage_error(read_only_course):
@@ -362,3 +413,22 @@ def test_other(lab):
     assert run.status == status and said in run.text
     complete = course.pytest("lab-08", "-k", "not other and not cases")
     assert "60/100 points, 40 not selected" in complete.text
+
+
+def test_the_stretch_counts_apart(course):
+    """Who stops before the stretch has finished the lab, and is told so."""
+    solution = (course.lab / "solution.py").read_text(encoding="utf-8")
+    course.starter.write_text(
+        re.sub(
+            r"# BEGIN SOLUTION \(task \d, stretch\)\n.*?# END SOLUTION",
+            'raise NotImplementedError("to do")',
+            solution,
+            flags=re.S,
+        ),
+        encoding="utf-8",
+    )
+    run = course.pytest("lab-01", impl="starter")
+    said = " ".join(run.text.split())
+    assert "84/100 points" in said
+    assert "lab-01 without its stretch is complete: 84 of 84 points. The stretch is 16 more" in said
+    assert "next: task 7, embedding_rank" in said

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from labkit.loading import Lab, find_labs, load_module
-from labkit.starters import derive, is_edited, write
+from labkit.starters import derive, first_readme, is_edited, readme, write
 from labkit.tasks import task_of_check
 from tests.conftest import LAB_01, LABS, ROOT, Course
 
@@ -112,10 +112,16 @@ def test_an_untouched_starter_follows_its_solution(course):
     assert write(lab) == "current"
 
 
+def test_every_readme_has_its_table_of_tasks_and_the_first_one_its_screen():
+    for old, new in (first_readme(), *(readme(lab) for lab in find_labs(ROOT))):
+        assert old == new, "make starters writes them"
+    assert "FAILED" in first_readme()[0]
+
+
 def test_the_stub_names_the_task_and_the_size_of_the_gap():
     text = derive(Lab(ROOT / LAB_01))
     assert '"lab-01 · row_parallel is yours to write (about 2 lines). "' in text
-    assert '"Chapter: README.md, task 3"' in text
+    assert '"The book (make book) says more: lab-01, task 3"' in text
     assert "SOLUTION" not in text
 
 

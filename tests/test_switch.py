@@ -66,6 +66,12 @@ def test_a_single_check_can_be_named(read_only_course, folder):
     assert "5/100 points, 95 not selected" in run.text
 
 
+def test_a_check_that_is_not_there_gets_a_sentence_with_the_functions(read_only_course):
+    run = read_only_course.pytest("lab-01::test_row_paralel")
+    assert run.status == 4 and "lab-01 has no check test_row_paralel" in run.text
+    assert "-k FUNCTION" in run.text and "row_parallel," in run.text
+
+
 def test_unknown_and_ambiguous_labs_list_the_choices(course):
     course.add_lab("lab-09-other", "x = 1\n", "def test_x(lab):\n    assert lab.x == 1\n")
     ambiguous = course.pytest("lab-0")

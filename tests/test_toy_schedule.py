@@ -12,7 +12,7 @@ from labkit.loading import find_labs, load_module
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 sys.path.insert(0, str(LAB.path))
 
-from tensor_parallel_toy import schedule, stream_machine  # noqa: E402
+from tensor_parallel_toy import schedule, stream_machine, two_timelines  # noqa: E402
 from tensor_parallel_toy.stream_machine import (  # noqa: E402
     ScheduleError,
     pipeline_bound,
@@ -28,18 +28,17 @@ PROBLEMS = {
 SIMPLE = ("all_gather_gemm", "gemm_reduce_scatter")
 
 
-def all_ranks(problem, num_ranks, pieces=1):
-    return [PROBLEMS[problem](num_ranks, rank, pieces) for rank in range(num_ranks)]
+def all_ranks(problem, num_ranks):
+    return [PROBLEMS[problem](num_ranks, rank) for rank in range(num_ranks)]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize("pieces", [1, 2, 4])
-def test_every_schedule_is_right_overlapped_and_sequential(problem, num_ranks, pieces):
-    ops = all_ranks(problem, num_ranks, pieces)
+def test_every_schedule_is_right_overlapped_and_sequential(problem, num_ranks):
+    ops = all_ranks(problem, num_ranks)
     for gemm, comm in ((1, 1), (3, 1), (1, 3)):
-        overlapped = simulate(ops, problem, gemm, comm, pieces)
-        serial = simulate([schedule.sequential(o) for o in ops], problem, gemm, comm, pieces)
+        overlapped = simulate(ops, problem, gemm, comm)
+        serial = simulate([schedule.sequential(o) for o in ops], problem, gemm, comm)
         assert max(overlapped["busy"]) == max(serial["busy"])
         if num_ranks == 1:
             assert overlapped["makespan"] == serial["makespan"]
@@ -111,15 +110,6 @@ def test_sequential_costs_the_sum_and_exposes_all_of_it(problem):
     run = simulate(ops, problem, gemm=3, comm=5)
     assert run["makespan"] == 4 * 3 + 3 * 5
     assert run["exposed"] == [3 * 5] * 4
-
-
-def test_more_pieces_start_the_pipeline_earlier():
-    """Communication twice the GEMM: the last GEMM is exposed, and shrinks with the pieces."""
-    spans = [
-        simulate(all_ranks("all_gather_gemm", 2, k), "all_gather_gemm", 8 // k, 16 // k, k)
-        for k in (1, 2, 4)
-    ]
-    assert [run["makespan"] for run in spans] == [24, 20, 18]
 
 
 def test_a_ring_is_accepted_as_well_as_direct_messages():
@@ -241,7 +231,7 @@ def test_a_shuffled_schedule_is_run_or_refused_never_crashes(problem, seed):
 
 
 def test_spans_of_one_lane_never_overlap():
-    run = simulate(all_ranks("column_backward", 4, 2), "column_backward", 2, 3, 2)
+    run = simulate(all_ranks("column_backward", 4), "column_backward", 2, 3)
     assert run["spans"]
     for rank in range(4):
         for lanes in (("gemm", "wait"), ("send",)):
@@ -253,3 +243,43 @@ def test_spans_of_one_lane_never_overlap():
             assert spans
             for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
                 assert start >= end
+
+
+@pytest.mark.parametrize("problem", SIMPLE)
+@pytest.mark.parametrize("times", [(1, 1), (3, 1), (1, 7)])
+def test_two_timelines_show_what_each_schedule_takes(problem, times):
+    ranks = all_ranks(problem, 3)
+    slow = [schedule.sequential(ops) for ops in ranks]
+    for own in (ranks, slow):
+        lines = two_timelines.text(own, problem, *times).splitlines()
+        took = simulate(own, problem, *times)
+        assert lines[0].startswith(f"yours: {took['makespan']:g} units")
+        assert max(map(len, lines)) <= 64 and len(lines) == 14
+        half = lines[1:7], lines[8:]
+        assert (half[0] == half[1]) == (took["makespan"] == pipeline_bound(problem, 3, *times))
+        lanes = [line.partition("|")[2] for line in lines[1:7:2]]
+        scale = lanes[0].count("0") / times[0]  # letters of a unit
+        for rank, line in enumerate(lanes):
+            multiplied = sum(line.count(str(chunk)) for chunk in range(3))
+            assert multiplied == pytest.approx(3 * times[0] * scale, abs=2)
+            assert line.count(".") == pytest.approx(took["exposed"][rank] * scale, abs=3)
+
+
+def test_a_wrong_schedule_is_drawn_as_far_as_it_went():
+    ranks = all_ranks("gemm_reduce_scatter", 2)
+    raced = [[op for op in ops if op[0] != "wait"] for ops in ranks]
+    with pytest.raises(ScheduleError) as wrong:
+        simulate(raced, "gemm_reduce_scatter")
+    assert wrong.value.spans
+    drawn = two_timelines.text(raced, "gemm_reduce_scatter")
+    assert "|1" in drawn.splitlines()[1]
+    told = two_timelines.svg(raced, "gemm_reduce_scatter")
+    assert told.startswith("<svg") and "a pipeline takes 2 units" in told
+
+
+def test_draw_writes_both_schedules(tmp_path, capsys):
+    from tensor_parallel_toy import __main__ as program
+
+    assert program.main(["draw", "--ranks", "4", "--out", str(tmp_path)]) == 0
+    assert sorted(path.stem for path in tmp_path.glob("*.svg")) == sorted(SIMPLE)
+    assert capsys.readouterr().out.count("a pipeline: ") == 2

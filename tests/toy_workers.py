@@ -7,18 +7,14 @@ import os
 import signal
 import time
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from tensor_parallel_toy import shm_link
 from tensor_parallel_toy.config import ModelConfig
 from tensor_parallel_toy.equality import COLUMNS, SIZES, check, compare
 from tensor_parallel_toy.group import TensorParallel
-from tensor_parallel_toy.link import Link
 from tensor_parallel_toy.lost_rank import explain
-from tensor_parallel_toy.measure.patience import be_patient, gloo_threads
 from tensor_parallel_toy.mistakes import kill_table  # noqa: F401
 from tensor_parallel_toy.model import Transformer
 from tensor_parallel_toy.nccl_link import NcclLink
@@ -110,9 +106,8 @@ def sleep_and_tell(tp, folder):
 def over_grouped_messages(tp):
     """NCCL's pairing of sends and receives, carried by gloo: how far from the unsharded model?"""
     tp.link = NcclLink(tp.group)
-    tp.overlap, worst = True, []
-    for plan in (("overlap", 1), ("overlap", 2), ("sequential", 1)):
-        tp.default_plan = plan
+    worst = []
+    for tp.order in ("overlap", "sequential"):
         result = compare(tp, ModelConfig(**SIZES, bias=True, num_kv_heads=4))
         worst.append(max(result[name] for name in COLUMNS))
     assert not tp.link.posted
@@ -141,36 +136,6 @@ def two_backwards(tp):
     ]
 
 
-def same_bits_over_shared_memory(tp):
-    """Gradients over gloo and over shared memory, [dtype and plan that differ in any bit]; and what
-    the arena still holds after them."""
-    differ, links = [], {"gloo": Link(tp.group), "shm": tp.link}
-    for dtype in ("float32", "float64", "bfloat16"):
-        for plan in (("overlap", 1), ("overlap", 2), ("sequential", 1)):
-            tp.default_plan, found = plan, {}
-            for keep in (False, True):
-                for name, tp.link in links.items():
-                    model, loss = small_model(tp, dtype=dtype, keep_gathered=keep)
-                    found[name, keep] = gradients(loss(), model)
-            if not all(equal(these, found["gloo", False]) for these in found.values()):
-                differ.append([dtype, *plan])
-    shm = links["shm"]
-    dist.barrier()
-    shm.empty(torch.ones(1), (1,))  # hears what the peers have done with
-    return differ, sum(shm.users.values()), shm.top
-
-
-def arena_after_many_steps(tp):
-    """How much of the arena was ever used after 3 and after 30 steps; are the slots free again?"""
-    model, loss = small_model(tp)
-    tops = []
-    for step in range(30):
-        gradients(loss(), model)
-        if step in (2, 29):
-            tops.append(tp.link.top)
-    return tops
-
-
 def split_unevenly(tp):
     _, row = layers(tp)
     row(torch.ones(5, 1, 4, dtype=torch.float64))
@@ -191,11 +156,6 @@ def refusals(tp):
     """What is said of each step that all ranks refuse before anything is sent."""
     functions = (other_layer, other_shape, split_unevenly, weight_split_unevenly)
     return {function.__name__: refused(tp, function) for function in functions}
-
-
-def refused_on_two_hosts(tp):
-    with patch.object(shm_link, "host", lambda: f"host {tp.rank}"):
-        return refused(tp, lambda tp: shm_link.ShmLink(tp.group, tp.timeout_s))
 
 
 def gradients(losses, *models):
@@ -274,14 +234,3 @@ def other_uses(tp):
         "failed backward": after_a_failed_backward(tp),
         "bfloat16": bfloat16_near_float64(tp),
     }
-
-
-def policies_of_gloos_thread(tp):
-    """The scheduling policy of the thread that moves messages: patient, impatient, patient."""
-    names = {os.SCHED_BATCH: "batch", os.SCHED_OTHER: "other"}
-    seen = []
-    for patient in (True, False, True):
-        be_patient(tp, patient)
-        found = {names[os.sched_getscheduler(thread)] for thread in gloo_threads()}
-        seen.append(" and ".join(found))
-    return seen

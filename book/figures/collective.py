@@ -23,12 +23,12 @@ def _buffers(d, x, y, rows, name=True):
                 d.text(x + (k + 0.5) * W, y + rank * H + 17, label, "bg", size=13)
 
 
-def collectives():
-    """The four collectives among three ranks: what each brings, what each has afterwards."""
+def _cases():
+    """(name, what it does, buffers before, buffers after, alternative text) of each collective."""
     own = [[(LETTERS[r] + SUB[k], RANKS[r]) for k in range(3)] for r in range(3)]
     total = [("Σ" + SUB[k], "fg") for k in range(3)]
     diagonal = [[own[r][k] if r == k else None for k in range(3)] for r in range(3)]
-    cases = (
+    return (
         (
             "all-reduce",
             "everybody gets the whole sum",
@@ -60,8 +60,12 @@ def collectives():
             "were meant for it, one from each rank. Nothing is added.",
         ),
     )
+
+
+def collectives():
+    """The four collectives among three ranks: what each brings, what each has afterwards."""
     drawings = []
-    for name, what, before, after, alt in cases:
+    for name, what, before, after, alt in _cases():
         d = Drawing(336, 142)
         d.text(52, 16, name, "fg", "start", 15, "bold")
         d.text(190, 136, what, "muted", size=12)
@@ -75,6 +79,34 @@ def collectives():
         "a₁ is rank 0's block 1. Σ is a finished sum: Σ₁ = a₁ + b₁ + c₁. An empty box is memory "
         "that the rank need not have.",
     )
+
+
+def _round_an_mlp(title, split, first, last):
+    """Norm, MLP, norm on two ranks, each with its tokens; split: a norm has half of them."""
+    d = Drawing(336, 330)
+    d.text(168, 16, title, "fg", size=15, extra="bold")
+    for rank in range(2):
+        d.text(130 + rank * 130, 38, f"rank {rank}", f"c{rank}", size=13, extra="bold")
+    for y, label in ((48, "norm"), (148, "MLP"), (248, "norm")):
+        d.text(8, y + 32, label, "muted", "start", 13)
+        for rank in range(2):
+            x = 90 + rank * 130
+            for token in range(4):
+                if label == "MLP":
+                    d.rect(x + rank * 40, y + token * 14, 40, 14, SERIES[rank], "edge")
+                    d.rect(x + (1 - rank) * 40, y + token * 14, 40, 14, "bg", "box")
+                else:
+                    mine = not split or token // 2 == rank
+                    fill = SERIES[rank] if mine and split else "c2" if mine else "bg"
+                    d.rect(x, y + token * 14, 80, 14, fill, "edge" if mine else "box")
+    for y, name in ((126, first), (226, last)):
+        if name[0] == "(":
+            d.text(195, y + 4, "nothing crosses", "muted", size=12)
+        else:
+            d.rect(110, y - 12, 170, 24, "fg", "box", 6)
+            d.text(195, y + 5, name, "bg", size=13, extra="bold")
+    d.text(195, 322, "rows: four tokens; columns: hidden units", "muted", size=12)
+    return d
 
 
 def sequence_parallel():
@@ -99,30 +131,7 @@ def sequence_parallel():
             "each rank with its own two tokens, complete.",
         ),
     ):
-        d = Drawing(336, 330)
-        d.text(168, 16, title, "fg", size=15, extra="bold")
-        for rank in range(2):
-            d.text(130 + rank * 130, 38, f"rank {rank}", f"c{rank}", size=13, extra="bold")
-        for y, label in ((48, "norm"), (148, "MLP"), (248, "norm")):
-            d.text(8, y + 32, label, "muted", "start", 13)
-            for rank in range(2):
-                x = 90 + rank * 130
-                for token in range(4):
-                    if label == "MLP":
-                        d.rect(x + rank * 40, y + token * 14, 40, 14, SERIES[rank], "edge")
-                        d.rect(x + (1 - rank) * 40, y + token * 14, 40, 14, "bg", "box")
-                    else:
-                        mine = not split or token // 2 == rank
-                        fill = SERIES[rank] if mine and split else "c2" if mine else "bg"
-                        d.rect(x, y + token * 14, 80, 14, fill, "edge" if mine else "box")
-        for y, name in ((126, first), (226, last)):
-            if name[0] == "(":
-                d.text(195, y + 4, "nothing crosses", "muted", size=12)
-            else:
-                d.rect(110, y - 12, 170, 24, "fg", "box", 6)
-                d.text(195, y + 5, name, "bg", size=13, extra="bold")
-        d.text(195, 322, "rows: four tokens; columns: hidden units", "muted", size=12)
-        drawings.append((d, alt))
+        drawings.append((_round_an_mlp(title, split, first, last), alt))
     return panels(
         drawings,
         "Filled is what a rank holds and works on; green is the same on both ranks, so the norm is "
@@ -131,37 +140,40 @@ def sequence_parallel():
     )
 
 
+TO_RANK_0, ROUND_THE_RING = ((1, 0), (2, 0), (3, 0)), ((0, 1), (1, 2), (2, 3), (3, 0))
+WAYS = (  # name, arrows, (side, colour) of each, look, words below, alternative text
+    (
+        "one-shot",
+        TO_RANK_0,
+        [(0, "c1")],
+        "arrow thick",
+        ("1 round", "reads 3 payloads"),
+        "Rank 0 reads the whole buffers of ranks 1, 2 and 3 in one round.",
+    ),
+    (
+        "two-shot",
+        TO_RANK_0,
+        [(-5, "c1"), (5, "c2")],
+        "arrow",
+        ("2 rounds", "reads 2 × 3/4 payload"),
+        "In a first round rank 0 reads its quarter from ranks 1, 2 and 3 and adds it; in a "
+        "second round it reads the finished quarters of the three.",
+    ),
+    (
+        "ring",
+        ROUND_THE_RING,
+        [(0, "c0")],
+        "arrow",
+        ("6 hops, one after the other", "receives 6 × 1/4 payload"),
+        "Rank 0 receives a quarter of the payload from its left neighbour six times.",
+    ),
+)
+
+
 def ways_to_all_reduce():
     """What rank 0 receives in a one-shot, a two-shot and a ring all-reduce among four ranks."""
-    to_rank_0, round_the_ring = ((1, 0), (2, 0), (3, 0)), ((0, 1), (1, 2), (2, 3), (3, 0))
     drawings = []
-    for name, arrows, sides, extra, lines, alt in (
-        (
-            "one-shot",
-            to_rank_0,
-            [(0, "c1")],
-            "arrow thick",
-            ("1 round", "reads 3 payloads"),
-            "Rank 0 reads the whole buffers of ranks 1, 2 and 3 in one round.",
-        ),
-        (
-            "two-shot",
-            to_rank_0,
-            [(-5, "c1"), (5, "c2")],
-            "arrow",
-            ("2 rounds", "reads 2 × 3/4 payload"),
-            "In a first round rank 0 reads its quarter from ranks 1, 2 and 3 and adds it; in a "
-            "second round it reads the finished quarters of the three.",
-        ),
-        (
-            "ring",
-            round_the_ring,
-            [(0, "c0")],
-            "arrow",
-            ("6 hops, one after the other", "receives 6 × 1/4 payload"),
-            "Rank 0 receives a quarter of the payload from its left neighbour six times.",
-        ),
-    ):
+    for name, arrows, sides, extra, lines, alt in WAYS:
         d = Drawing(250, 262)
         d.text(125, 18, name, "fg", size=15, extra="bold")
         for a, b in arrows:

@@ -1,13 +1,15 @@
 """Lab 03's cost model against published measurements."""
 
 from functools import cache
-from math import ceil
 
 from labbook.amounts import human_bytes, microseconds
 from labbook.labs import facts, lab, model, solution
 
 from labkit.loading import load_module
-from labkit.svg import SERIES, Plot, ladder
+from labkit.svg import Drawing, Plot, ladder
+
+from .panels import WIDTH, key
+from .times import step
 
 SIZES = [(2**k, human_bytes(2**k)) for k in (10, 14, 18, 22, 26, 30)]
 TIMES = [(10.0**k, microseconds(10.0**k)) for k in range(-6, -1)]
@@ -31,12 +33,12 @@ def achieved(gpu):
     return reads, row["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
 
 
-def one_pass_s(batch, ranks=1, context=0):
-    """Seconds in which H100s read our 8B model and caches of `context` tokens, and multiply."""
-    lab02, shape, (reads, multiplies) = solution("lab-02"), model("llama-3.1-8b"), achieved("H100")
-    weights, tokens = lab02.rank_weights(shape, 1)["parameters_bytes"], ceil(batch)
-    step_s = solution("lab-03").step_s(weights, ranks, reads, tokens, multiplies)
-    return step_s + tokens * context * lab02.kv_bytes_per_token(shape, 1) / (ranks * reads)
+@cache
+def read_bytes(name):
+    """Bytes of weights that a token reads: all but the input embedding, of which it needs a row."""
+    shape = model(name)
+    table = shape["vocab_size"] * shape["hidden_size"] * shape["dtype_bytes"]
+    return solution("lab-02").rank_weights(shape, 1)["parameters_bytes"] - table
 
 
 def middle(link):
@@ -48,85 +50,18 @@ def middle(link):
 def _plot(sizes=SIZES, times=TIMES):
     """Time against payload on logarithmic axes, from the first tick to the last."""
     ends = [(ticks[0][0], ticks[-1][0]) for ticks in (sizes, times)]
-    return Plot(*ends, "payload", "time", sizes, times, log_x=True, log_y=True, right=40)
-
-
-def regimes():
-    """The ring's two terms on one link, and where they cross."""
-    lab03 = solution("lab-03")
-    c_s, a_s, busbw = middle("NVLink 4")
-    p = 8
-    plot = _plot()
-    xs = ladder(1024, 2**30, 1.5)
-    total = [lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw) for x in xs]
-    latency = lab03.ring_all_reduce_s(p, 0, c_s, a_s, busbw)
-    plot.curve(xs, [latency for _ in xs], 1, "dash")
-    plot.curve(xs, [max(1e-7, seconds - latency) for seconds in total], 2, "dash")
-    plot.curve(xs, total, 0)
-    cross = lab03.crossover_bytes(p, c_s, a_s, busbw)
-    plot.points([cross], [2 * latency], 0)
-    for name, tokens in (("decode: 8 KiB", 1), ("prefill: 32 MiB", 4096)):
-        payload = lab03.step_messages(32, tokens, 4096, 2)[1]
-        x = plot.vertical(payload)
-        plot.text(x + 6, plot.top + 12, name, "muted", "start", 12)
-    plot.label(2**10.3, latency * 1.45, "the sum", 0)
-    plot.label(2**14.2, latency * 0.55, "latency: c + 2(p−1) a", 1)
-    plot.label(2**24.6, 3.2e-5, "2(p−1)/p · bytes / busbw", 2)
-    alt = (
-        f"The two terms of a ring all-reduce among {p} ranks. Latency is flat at "
-        f"{latency * 1e6:.0f} "
-        f"microseconds; the bandwidth term rises with the payload. They are equal at "
-        f"{cross / 2**20:.1f} MiB."
+    return Plot(
+        *ends,
+        "payload",
+        "time",
+        sizes,
+        times,
+        log_x=True,
+        log_y=True,
+        width=420,
+        height=320,
+        right=26,
     )
-    return plot.figure(
-        alt,
-        f"{p} ranks on NVLink 4, the middle of lab 03's ranges. The dot is the crossover; "
-        "the dashed verticals are an 8B model's messages at 1 and at 4,096 tokens per step.",
-        min_width=680,
-    )
-
-
-def decode_share(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
-    """Share of a decode step that is all-reduce: GPU by TP, lowest to highest source."""
-    lab03 = solution("lab-03")
-    sizes, gpus = (2, 4, 8), ("L40S", "A100", "H100", "B200")
-    ticks = [(v / 100, f"{v}%") for v in (0, 20, 40, 60, 80, 100)]
-    title = "ring all-reduces, share of a decode step"
-    plot = Plot((0, len(gpus)), (0, 1), "", title, [], ticks, height=350, top=46)
-    said = []
-    for g, gpu in enumerate(gpus):
-        memory, _ = achieved(gpu)
-        link = lab03.GPUS[gpu]["link"]
-        for s, tp in enumerate(sizes):
-            messages, payload = lab03.step_messages(num_layers, 1, hidden_size, 2)
-            step_s = lab03.decode_step_s(weight_bytes, tp, memory)
-            low, high = (
-                lab03.communication_share(messages, t, step_s)
-                for t in lab03.all_reduce_range_s(link, tp, payload)
-            )
-            x = plot.x(g + 0.2 + 0.22 * s)
-            width = plot.x(0.18) - plot.x(0)
-            plot.rect(x, plot.y(low), width, plot.bottom - plot.y(low), SERIES[s])
-            plot.rect(x, plot.y(high), width, plot.y(low) - plot.y(high), SERIES[s], "soft")
-            plot.text(x + width / 2, plot.y(high) - 6, f"{high:.0%}", "muted", size=11)
-            said.append(f"{gpu} TP={tp}: {low:.0%} to {high:.0%}")
-        plot.text(plot.x(g + 0.5), plot.bottom + 19, f"{gpu}, {link}", size=13)
-    for s, tp in enumerate(sizes):
-        x = plot.left + 300 + 80 * s
-        plot.rect(x, 6, 12, 12, SERIES[s])
-        plot.text(x + 18, 17, f"TP={tp}", "fg", "start", 13)
-    alt = (
-        "Share of a decode step of an 8B model at batch 1 that goes to ring all-reduces. "
-        + "; ".join(said)
-        + "."
-    )
-    caption = (
-        "An 8B model in BF16 at batch 1, and a ring as NCCL runs it; the engine's own kernels are "
-        "faster. Solid to pale: from the lowest to the highest of our sources (fits to published "
-        "times, and NCCL's tuner), which are not two real boxes. The step is the rank's own share "
-        "of the weights."
-    )
-    return plot.figure(alt, caption, min_width=680)
 
 
 def dispatch():
@@ -139,7 +74,7 @@ def dispatch():
         ("two-shot", lambda x: lab03.two_shot_all_reduce_s(p, x, kernel_s, busbw)),
         ("ring", lambda x: lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw)),
     )
-    plot = _plot(SIZES[:5], TIMES[:4])
+    plot = _plot(SIZES[:5:2], TIMES[:4])
     xs = ladder(1024, 2**26, 1.3)
     for series, (_, seconds) in enumerate(lines):
         plot.curve(xs, [seconds(x) for x in xs], series)
@@ -154,11 +89,12 @@ def dispatch():
         f"moves the most bytes, and crosses two-shot at {cross / 1e3:.0f} kilobytes."
     )
     caption = (
+        "Small messages go one-shot, larger ones two-shot; the ring pays for its hops. "
         f"Eight H100s in lab 03's model: a kernel of {kernel_s * 1e6:.2f} µs as measured with "
         "vLLM's, the ring's constants as fitted below. Two-shot is charged two whole kernels, so "
-        "the real crossing, the dot, lies further left."
+        "in an engine the crossing lies further left than the dot, which is this model's."
     )
-    return plot.figure(alt, caption, min_width=680)
+    return plot.figure(alt, caption)
 
 
 def one_shot_until(num_ranks, kernel_s, busbw):
@@ -174,41 +110,15 @@ def h100_constants(num_ranks=8):
     return solution("lab-03").calibrate([*tiny, (num_ranks, *measured[num_ranks][-1])])
 
 
-def protocols():
-    """NCCL's protocols as lab 03 models them, and their minimum, on eight H100s."""
-    lab03 = solution("lab-03")
-    c_s, a_s, busbw = h100_constants()
-    plot = _plot(SIZES[1:], TIMES[1:])
-    xs = ladder(2**14, 2**30, 1.3)
-    for series, row in enumerate(lab03.NCCL_PROTOCOLS):
-        ys = [lab03.predict_all_reduce_s(8, x, c_s, a_s, busbw, [row]) for x in xs]
-        plot.curve(xs, ys, series, "dash")
-    ys = [lab03.predict_all_reduce_s(8, x, c_s, a_s, busbw) for x in xs]
-    plot.line([(plot.x(x), plot.y(y)) for x, y in zip(xs, ys, strict=True)], "fg", "thick")
-    plot.label(2**25, 4.5e-4, "LL", 0, "end")
-    plot.label(2**14.5, 8.2e-5, "Simple, short messages", 1)
-    plot.label(2**14.5, 4.1e-5, "Simple, full pipeline", 2)
-    alt = (
-        "Time against payload on eight H100s for three rows of protocol constants. LL is fastest "
-        "for small messages, Simple with a full pipeline for large ones, and Simple with short "
-        "messages for a stretch between. The library takes the lowest of the three."
-    )
-    caption = (
-        "Dashed: each row of NCCL_PROTOCOLS by itself, with the constants fitted above. Thick: the "
-        "fastest of the three, which is what predict_all_reduce_s returns."
-    )
-    return plot.figure(alt, caption, min_width=680)
-
-
-def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
+def roofline(weight_bytes=15.01e9, num_layers=32, hidden_size=4096):
     """A step of an 8B model against its tokens: flat while it reads, rising while it multiplies."""
     lab03 = solution("lab-03")
     gpu, (memory, flops) = lab03.GPUS["H100"], achieved("H100")
-    ticks = [(v, str(v)) for v in (1, 4, 16, 64, 256, 1024, 4096)]
+    ticks = [(v, str(v)) for v in (1, 16, 256, 4096)]
     times = [(1e-3, "1 ms"), (1e-2, "10 ms"), (1e-1, "100 ms")]
     plot = Plot(
         (1, 4096), (3e-4, 0.2), "tokens per step", "time", ticks, times, log_x=True, log_y=True,
-        right=40,
+        width=420, height=320,
     )  # fmt: skip
     xs = sorted({round(x) for x in ladder(1, 4096, 1.15)})
 
@@ -237,9 +147,85 @@ def roofline(weight_bytes=16.06e9, num_layers=32, hidden_size=4096):
         f"{bill(1) * 1e3:.1f} ms at one token and {bill(4096) * 1e3:.0f} ms at 4,096."
     )
     caption = (
-        "An 8B model in BF16, the middle of NVLink 4's ranges, a ring. "
+        f"On the best box a step of up to {meet:.0f} tokens costs its reading, beyond them its "
+        "arithmetic. "
+        "An 8B model in BF16; messages by the middle of NVLink 4's ranges, a ring. "
         f"At {meet:.0f} tokens a program that gets {lab03.ACHIEVED_BANDWIDTH:.0%} of the printed "
         f"bandwidth and {lab03.ACHIEVED_ARITHMETIC:.0%} of the printed arithmetic reads and "
         "multiplies for equally long."
     )
-    return plot.figure(alt, caption, min_width=680)
+    return plot.figure(alt, caption)
+
+
+def two_launches():
+    """8 KiB among two and eight H100s: vLLM's kernel in a graph and by itself, and NCCL."""
+    rows = (
+        ("two ranks", "cus0231", "cus0243", _measured("H100", 2)[0][1] * 1e6),
+        ("eight ranks", "cus0239", "cus0245", facts()["ncc0049"]["value"]),
+    )
+    d, said, scale = Drawing(WIDTH, 246), [], 10.5
+    for k, (ranks, graph, eager, nccl) in enumerate(rows):
+        graph, eager = (facts()[one]["value"] for one in (graph, eager))
+        y = 4 + 106 * k
+        d.text(6, y + 14, ranks, "fg", "start", 14, "bold")
+        for line, (name, work, wait, fill) in enumerate(
+            (("in a graph", graph, 0, "c0"), ("eager", graph, eager - graph, "c0"),
+             ("NCCL", nccl, 0, "c1"))
+        ):  # fmt: skip
+            top, end = y + 24 + 25 * line, 106 + (work + wait) * scale
+            d.text(6, top + 14, name, "fg", "start", 13)
+            d.rect(106, top, work * scale, 19, fill, "edge")
+            if wait:
+                d.rect(106 + work * scale, top, wait * scale, 19, "idle", "box")
+            d.text(end + 5, top + 14, f"{work + wait:.1f} µs", "muted", "start", 12)
+            said.append(f"{name}, {ranks}: {work + wait:.1f}")
+    key(d, 222, {"vLLM's kernel": "c0", "waiting to be launched": "idle"})
+    return d.figure(
+        f"Microseconds of an all-reduce of 8 KiB on H100s. {'; '.join(said)}.",
+        "Most of a lone kernel's time is its launch. 8 KiB among H100s; the grey part "
+        "is what the same kernel takes longer when the host starts it by itself. NCCL, in a "
+        "stream, is one bar.",
+    )
+
+
+def second_box():
+    """Milliseconds per token of our 8B model on 1 to 16 H100s: three roads to the second box."""
+    roads = (
+        ("10 GbE", dict(network="10 GbE"), "c1"),
+        ("400 GbE, RDMA", dict(network="400 GbE"), "c2"),
+    )
+    ticks = [(n, str(n)) for n in (1, 2, 4, 8, 16)]
+    plot = Plot(
+        (0.9, 18), (0.25, 30), "GPUs", "ms per token", ticks,
+        [(n, str(n)) for n in (0.5, 1, 2, 5, 10, 20)],
+        log_x=True, log_y=True, width=420, height=330,
+    )  # fmt: skip
+    inside = {n: step(tp=n) for n in (1, 2, 4, 8)}
+    reading = [inside[1]["least"]["reading"] * 1e3 / n for n in (1, 2, 4, 8, 16)]
+    plot.curve([1, 2, 4, 8, 16], reading, 5, "dash")
+    plot.curve(list(inside), [one["floor"] * 1e3 for one in inside.values()], 0)
+    said = [f"{n} GPUs in one box {_beside(one)}" for n, one in inside.items()]
+    drawn = [(n, one, "c0") for n, one in inside.items()]
+    for (name, asked, colour), x in zip(roads, (15.2, 16.8), strict=True):
+        one = step(tp=16, nodes=2, **asked)
+        line = [(plot.x(8), plot.y(inside[8]["floor"] * 1e3))]
+        plot.line([*line, (plot.x(16), plot.y(one["floor"] * 1e3))], colour, "")
+        drawn.append((x, one, colour))
+        said.append(f"16 over {name} {_beside(one)}")
+    for x, one, colour in drawn:
+        low, middle, high = (one[k] * 1e3 for k in ("best", "typical", "worst"))
+        plot.line([(plot.x(x), plot.y(low)), (plot.x(x), plot.y(high))], colour, "thin")
+        plot.dot(plot.x(x), plot.y(middle), colour)
+    plot.label(1.0, 1.4, "reading alone", 5)
+    plot.label(7.9, 13, "10 GbE", 1)
+    plot.label(11.5, 0.85, "RDMA", 2)
+    return plot.figure(
+        f"Milliseconds per token, floor and planner: {'; '.join(said)}.",
+        "The second box makes a token slower over either network. One token of Llama-3.1-8B; "
+        "lines are floors, dots the planner's typical box with its best and worst. Both axes "
+        "are logarithmic.",
+    )
+
+
+def _beside(found):
+    return f"{found['floor'] * 1e3:.1f} and {found['typical'] * 1e3:.1f}"

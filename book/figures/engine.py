@@ -61,29 +61,31 @@ def read_us(tp=2):
     }
 
 
+STEPS = (  # module, what it does on a rank, where the ranks meet
+    ("embed_tokens", "each rank has its own rows", "all-reduce"),
+    ("qkv_proj", "column-parallel: the heads of this rank", ""),
+    ("attention", "its heads, its half of the KV cache", ""),
+    ("o_proj", "row-parallel: a partial sum", "all-reduce"),
+    ("gate_up_proj", "column-parallel: half of the columns", ""),
+    ("down_proj", "row-parallel: a partial sum", "all-reduce"),
+    ("lm_head", "scores of its own rows", "all-gather"),
+    ("sampler", "both choose the same token; rank 0 answers", ""),
+)
+
+
 def token_path():
     """One decode step on two ranks of vLLM, where they meet, and how long each part takes."""
     took = {**read_us(), "embed_tokens": None}  # of the embedding a token reads one row
     message = fact("cus0231")  # measured: one-shot on two H100s, 8 KiB
     engine = facts()["cus0231"]["setting"]["engine"].replace("vllm", "vLLM")
-    steps = (
-        ("embed_tokens", "each rank has its own rows", "all-reduce"),
-        ("qkv_proj", "column-parallel: the heads of this rank", ""),
-        ("attention", "its heads, its half of the KV cache", ""),
-        ("o_proj", "row-parallel: a partial sum", "all-reduce"),
-        ("gate_up_proj", "column-parallel: half of the columns", ""),
-        ("down_proj", "row-parallel: a partial sum", "all-reduce"),
-        ("lm_head", "scores of its own rows", "all-gather"),
-        ("sampler", "both choose the same token; rank 0 answers", ""),
-    )
     row, top = 60, 92
-    d = Drawing(WIDTH, top + row * len(steps) + 4)
+    d = Drawing(WIDTH, top + row * len(STEPS) + 4)
     d.rect(96, 6, 318, 30, "c3", "box", 5)
     d.text(255, 26, "EngineCore: messages for all ranks", "bg", size=14, extra="bold")
     for rank, x in ((0, 166), (1, 344)):
         d.line([(x, 36), (x, 60)], "muted", "arrow")
         d.text(x, 80, f"rank {rank}", f"c{rank}", size=14, extra="bold")
-    for i, (name, what, meet) in enumerate(steps):
+    for i, (name, what, meet) in enumerate(STEPS):
         y = top + i * row
         for rank, x in ((0, 96), (1, 274)):
             d.rect(x, y, 140, 30, SERIES[rank], "box", 5)
@@ -110,7 +112,7 @@ def token_path():
         alt,
         "Green: the only places where the ranks meet. Numbers: microseconds of our model's step at "
         "batch 1, to read a rank's half of a matrix, or of an all-reduce measured with the kernel "
-        f"of {engine}, in a CUDA graph.",
+        f"of {engine}, in a CUDA graph, the path without FlashInfer.",
     )
 
 
@@ -188,9 +190,9 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
 def tuesday_parts():
     """{day: (computing, waiting per rank; transfer), median ms} of eight simulated ranks."""
     capstone = solution("capstone")
-    from evidence import simulate
+    from incidents import simulated
 
-    run, _ = simulate.tensor_parallel(
+    run, _ = simulated.tensor_parallel(
         7, num_ranks=8, num_steps=200, cause="slow-rank", slow=5, strength=1.9
     )
     found = {}
@@ -216,3 +218,45 @@ def tuesday():
         "A decode step of eight ranks, in milliseconds, from the lab's simulator. Every bar is as "
         "long as the next, and every monitor shows full load.",
     )
+
+
+TELLING = {  # what a start-up's lines of evidence are, in the order of its log
+    "V1 LLM engine": "settings asked for",
+    "DP group leader": "size of the world",
+    "world_size=2 rank": "a rank reports",
+    "is assigned as": "its place",
+    "to load model": "it loads its shard",
+    "Explicitly": "its memory for the cache",
+    "KV cache size": "tokens that fit",
+}
+
+
+def evidence(log):
+    """{number of a line: what it tells} of a start-up's lines that are evidence."""
+    return {
+        number: what
+        for number, line in enumerate(log.splitlines())
+        for sign, what in TELLING.items()
+        if sign in line
+    }
+
+
+def annotated_log():
+    """A start-up's log as strips, one a line: grey is noise, and evidence says what it tells."""
+    log = capture("lab-02/captures/tp2-engine/engine.log")
+    told, lines, step = evidence(log), log.splitlines(), 5
+    d, free, last = Drawing(420, step * len(lines) + 24), 0.0, ""
+    scale = 210 / max(map(len, lines))
+    for number, line in enumerate(lines):
+        y, what = 8 + step * number, told.get(number)
+        d.rect(8, y, max(4, min(len(line) * scale * 3, 210)), 3.5, "c1" if what else "idle")
+        if what and what != last:
+            free = max(free + 17, y + 6)  # labels stand below each other
+            d.line([(222, y + 2), (240, free - 4)], "c1", "thin")
+            d.text(244, free, what, "fg", "start", 13)
+            last = what
+    return d.figure(
+        f"{len(lines)} lines of a log as strips; {len(told)} are evidence, from top to bottom: "
+        + ", ".join(dict.fromkeys(told.values())) + ".",
+        "Most of a start-up's log is noise. Each strip is a line of the recorded start.",
+    )  # fmt: skip

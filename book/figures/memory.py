@@ -22,7 +22,7 @@ def beyond_a_share(config, tp):
     }
 
 
-def weights_per_rank(config="llama-3.1-8b", sizes=(1, 2, 4, 8)):
+def weights_per_rank(config="llama-3.1-8b", sizes=(2,)):
     """Weights on one rank, and as a bar what of them comes on top of an even share."""
     colours = {"whole on every rank": "c1", "rope table": "c2", "allocator's rounding": "c3"}
     beyond = [beyond_a_share(config, tp) for tp in sizes]
@@ -39,6 +39,7 @@ def weights_per_rank(config="llama-3.1-8b", sizes=(1, 2, 4, 8)):
     key(d, 54 * len(sizes) + 14, colours)
     return d.figure(
         f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + ".",
+        "Three things lie on a rank beyond its even share. "
         f"{proper_name(config)} in bf16: what a rank holds, and as a bar what of it lies beyond "
         "the parameters divided by TP.",
     )
@@ -70,8 +71,8 @@ def kv_heads(num_kv_heads=8):
     )
     return d.figure(
         alt,
-        f"{num_kv_heads} KV heads; each frame is a rank. Green: stored once. Ochre: a copy of a "
-        f"head that another rank holds too. Beyond TP={num_kv_heads} a rank saves no KV memory.",
+        f"Beyond TP={num_kv_heads} a rank saves no KV memory. {num_kv_heads} KV heads; each frame "
+        "is a rank. Green: stored once. Ochre: a copy of a head that another rank holds too.",
     )
 
 
@@ -121,6 +122,7 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
     key(d, 84 * len(sizes) + 22, colours)
     alt = f"One H100 that reports {box.reported_bytes / GB:.1f} GB: " + "; ".join(said) + "."
     caption = (
+        "A wider split leaves more room, and each token takes less of it. "
         f"{proper_name(name)} in bf16 on one of the H100s, in GB of "
         f"{box.reported_bytes / GB:.1f} reported. The engine may use {load.utilization:.0%} of it; "
         "the last part is left to others."

@@ -1,9 +1,11 @@
 """Communication beside computation: schedules of lab 02, replayed on its simulated machine."""
 
 import json
+import re
 from functools import cache
+from math import prod
 
-from labbook.labs import capture, lab, solution
+from labbook.labs import capture, lab, model, solution
 
 from labkit.loading import load_module
 from labkit.mistakes import read_bank
@@ -88,68 +90,60 @@ def _told(runs, chunks, now):
     )
 
 
-def recorded(name="toy-2-ranks-1gbit", modes=("sequential", "overlap")):
+def recorded(name="toy-simulated-1gbit"):
     """One MLP's forward and backward as lab 02's Torch package recorded it: a lane per activity."""
     folder = lab("lab-02").path
-    trace, figures = [
-        load_module(folder / "tensor_parallel_toy" / "measure" / f"{module}.py")
-        for module in ("trace", "figures")
-    ]
+    figures = load_module(folder / "tensor_parallel_toy" / "figures.py")
     runs = json.loads((folder / "captures" / name / "timeline.json").read_text())
-    drawing, said = figures.timeline({mode: trace.with_flights(runs[mode]) for mode in modes})
+    drawing, said = figures.timeline(runs)
     alt = (
-        f"Lanes of {len(runs[modes[0]])} ranks in one MLP, forward and backward, as recorded. "
-        f"{said}. Overlapped, messages arrive while GEMMs run; in sequence they arrive while ranks "
-        "wait."
+        f"Lanes of {len(runs['overlap'])} ranks in one MLP, forward and backward, as recorded. "
+        f"{said}. Overlapped, the lanes of waiting are nearly empty, for messages travel during "
+        "GEMMs; in sequence GEMMs and waiting take turns."
     )
     caption = (
-        "One MLP of one step, recorded on two processor cores: real gloo messages, each rank "
-        "behind a shaped link. The whole step is longer; the next figure has it."
+        "One MLP of one step, recorded on two processor cores: real gloo messages, which arrive no "
+        "earlier than a link of 1 Gbit/s would bring them."
     )
     return drawing.figure(alt, caption, min_width=int(drawing.width))
 
 
-def steps_compared():
-    """Whole training steps of every capture, as parts of the sequential order's."""
-    names = [f"toy-{p}-ranks-{link}" for p in (2, 4) for link in ("1gbit", "loopback", "shm")]
-    kinds = {"overlap": "c0", "DTensor": "c1", "DTensor, patient": "c3"}
-    words = ("overlap", "DTensor", "DTensor, helped")
-    left, lane, low, high = 168, 34, 0.4, 2.1
-    d = Drawing(WIDTH, 24 + lane * len(names) + 60)
+def prefill_halves(tokens=4096, ranks=8):
+    """A prefill's GEMMs beside the halves of its all-reduces, in one layer on H100s over NVLink.
 
-    def at(share):
-        return left + (min(share, high) - low) / (high - low) * (WIDTH - left - 14)
+    {"rows", "gemms_s": of a layer, "before_ms" and "after_ms": of all layers, (best, worst)}.
+    """
+    lab02, lab03, shape = solution("lab-02"), solution("lab-03"), model("llama-3.1-8b")
+    reached = capture("lab-03/hardware.json")["reached"]["flops_share"][1]
+    rate = lab03.GPUS["H100"]["flops_per_s"] * reached
+    layer = {
+        p["name"]: prod(p["shape"]) for p in lab02.parameters(shape) if ".layers.0." in p["name"]
+    }
+    gemms_s = 2 * sum(layer.values()) * tokens / ranks / rate
+    payload, link = tokens * shape["hidden_size"] * shape["dtype_bytes"], lab03.LINKS["NVLink 4"]
+    both = [2 * s for s in lab03.all_reduce_range_s("NVLink 4", ranks, payload)]
+    ends = [[link["c_s"][k], link["a_s"][k], link["busbw_bytes_per_s"][1 - k]] for k in range(2)]
+    halves = [lab03.reduce_scatter_s(ranks, payload, *end) for end in ends]  # best, worst
+    rows, gemms = [], []
+    for name, kind, half in (
+        ("q, k, v", "q_|k_|v_|qkv", "all-gather before it"),
+        ("o", "o_", "reduce-scatter after it"),
+        ("gate, up", "gate|up", "all-gather before it"),
+        ("down", "down", "reduce-scatter after it"),
+    ):
+        mine = sum(n for said, n in layer.items() if re.search(rf"\.({kind})", said))
+        gemm = gemms_s * mine / sum(layer.values())
+        left = [half_s - gemm for half_s in halves]
+        gemms.append(gemm)
+        rows.append([name, _us(gemm, gemm), half, _us(*halves), _us(*left)])
+    assert gemms[2] > halves[1] > halves[0] > gemms[0] > gemms[1] and gemms[3] > 0.88 * halves[1]
+    assert 0.99 < sum(gemms) / gemms_s <= 1
+    layers = shape["num_layers"]
+    before = [layers * (gemms_s + said) * 1e3 for said in both]
+    after = [layers * sum(max(gemm, half) for gemm in gemms) * 1e3 for half in halves]
+    return {"rows": rows, "gemms_s": gemms_s, "before_ms": before, "after_ms": after}
 
-    for share in (0.5, 1.0, 1.5, 2.0):
-        d.line([(at(share), 24), (at(share), 24 + lane * len(names))], "grid", "thin")
-        d.text(at(share), 16, f"{share:.0%}", "muted", size=12)
-    said = []
-    for row, name in enumerate(names):
-        run, y = capture(f"lab-02/captures/{name}/profile.json"), 24 + lane * (row + 0.5)
-        steps = {mode: found["median_step_s"] for mode, found in run["modes"].items()}
-        ranks, link = name.split("-")[1], name.split("-")[3]
-        shown = {"1gbit": "1 Gbit/s", "shm": "shared memory"}.get(link, link)
-        d.text(left - 10, y + 4, f"{ranks} ranks, {shown}", "fg", "end", 12)
-        bound = at(run["bound_s"] / steps["sequential"])
-        d.line([(bound, y - 11), (bound, y + 11)], "fg", "thick")
-        shares = {mode: steps[mode] / steps["sequential"] for mode in kinds}
-        for shape, (mode, share) in enumerate(shares.items()):
-            d.dot(at(share), y, kinds[mode], shape, 5)
-        told = ", ".join(
-            f"{word} {share:.0%}" for word, share in zip(words, shares.values(), strict=True)
-        )
-        said.append(
-            f"{ranks} ranks, {shown}: {told}, bound {run['bound_s'] / steps['sequential']:.0%}"
-        )
-    for k, (word, fill) in enumerate(zip(words, kinds.values(), strict=True)):
-        x, y = 14 + (k % 2) * 200, 24 + lane * len(names) + 24 + (k // 2) * 24
-        d.dot(x + 7, y - 4, fill, k, 5)
-        d.text(x + 20, y, word, "fg", "start", 13)
-    x, y = 214, 24 + lane * len(names) + 48
-    d.line([(x + 7, y - 14), (x + 7, y + 4)], "fg", "thick")
-    d.text(x + 20, y, "bound", "fg", "start", 13)
-    return d.figure(
-        "Steps as parts of the sequential order's. " + "; ".join(said) + ".",
-        "Median training steps of the captures; the sequential order of each is 100%. The bound is "
-        "what an order could reach if only the arithmetic, or only the messages, took time.",
-    )
+
+def _us(*seconds):
+    low, high = (f"{max(0, s) * 1e6:.0f}" for s in seconds)
+    return low if low == high else f"{low} to {high}"

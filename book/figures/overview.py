@@ -1,8 +1,8 @@
 """The guide's and the deep dive's diagrams."""
 
-from labkit.svg import SERIES, Drawing
+from labkit.svg import Drawing
 
-from .panels import panels
+from .panels import SPLITS, panels
 
 
 def five_ways():
@@ -27,11 +27,11 @@ def five_ways():
     drawings = []
     for name, cut, crosses, holds in ways:
         d = Drawing(216, 236)
-        d.text(108, 18, name, "fg", size=17, extra="bold")
+        d.text(108, 18, name, SPLITS[name], size=17, extra="bold")
         d.text(108, 36, f"cut {cut}", "muted", size=12)
         for rank in range(2):
-            x, fill = 12 + rank * 102, SERIES[rank]
-            d.text(x + 45, 58, f"rank {rank}", fill, size=12, extra="bold")
+            x, fill = 12 + rank * 102, SPLITS[name]
+            d.text(x + 45, 58, f"rank {rank}", "muted", size=12)
             for layer in range(4):
                 _held(d, name, rank, layer, x, 66 + layer * 30, fill)
         d.text(108, 208, "crosses:", "muted", size=12)
@@ -39,7 +39,8 @@ def five_ways():
         drawings.append((d, f"{name}, cut {cut}: {holds}. What crosses: {crosses}."))
     return panels(
         drawings,
-        "Filled is what a rank holds; white is what it does not have. Under EP grey is the "
+        "Each split has its colour, in every figure where splits stand side by side. "
+        "Filled is what a rank holds; empty is what it does not have. Under EP grey is the "
         "attention, copied on both ranks, between layers of experts. Under CP both ranks have all "
         "the weights (grey), and the tokens of one sequence are divided (colour).",
     )

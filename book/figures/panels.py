@@ -7,6 +7,7 @@ from html import escape
 
 from labkit.svg import Drawing
 
+SPLITS = {"DP": "c4", "TP": "c0", "PP": "c2", "EP": "c3", "CP": "c5"}  # as in theme/lab.css
 WIDTH = 420  # fits a phone without scrolling; text of 13 stays above 11 pixels there
 
 

@@ -3,14 +3,12 @@
 import re
 from functools import cache
 
-from labbook.labs import capture, lab, model, solution
+from labbook.labs import capture, lab, solution
 
 from labkit.loading import load_module
 from labkit.svg import SERIES, Drawing, Plot
 
-from .cost import middle, one_pass_s
-from .memory import cached_tokens
-from .panels import panels, part
+from .panels import SPLITS, panels, part
 
 
 @cache
@@ -30,7 +28,6 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
             row += [None] * (arrivals[i] - len(row)) + [i] * seconds
             arrivals[i] = len(row)
         rows.append(row + [None] * (total - len(row)))
-    assert arrivals[-1] == total
     bottom = 8 + len(rows) * page.CELL_H
     d = Drawing(650, bottom + 30)
     page.rows(d, rows, 8, 590 / total, "stage")
@@ -173,7 +170,7 @@ def two_nodes():
             x = 12 + node * 170
             d.rect(x, 30, 142, 166, "bg", "box", 8)
             d.text(x + 71, 186, f"node {node}", "muted", size=12)
-            fill = SERIES[node if stages == 2 else 0]
+            fill = SPLITS["TP"]
             spots = [(x + 38, 64), (x + 104, 64), (x + 104, 134), (x + 38, 134)]
             ring = [*spots, spots[0]]
             if stages == 1:  # one ring through both nodes
@@ -183,17 +180,17 @@ def two_nodes():
                 d.rect(cx - 22, cy - 17, 44, 34, fill, "edge", 6)
                 d.text(cx, cy + 4, f"rank {node * 4 + k}", "bg", size=11)
         if stages == 1:
-            d.line([(138, 54), (198, 54)], "c1", "thick")
-            d.line([(138, 144), (198, 144)], "c1", "thick")
+            d.line([(138, 54), (198, 54)], SPLITS["TP"], "thick")
+            d.line([(138, 144), (198, 144)], SPLITS["TP"], "thick")
             d.text(168, 220, "the ring crosses twice, in each of its hops", "fg", size=12)
         else:
-            d.line([(154, 99), (182, 99)], "c2", "arrow thick")
+            d.line([(154, 99), (182, 99)], SPLITS["PP"], "arrow thick")
             d.text(168, 220, "one activation crosses, once", "fg", size=12)
         drawings.append((d, f"{title} on two nodes of four GPUs. {alt}"))
     return panels(
         drawings,
         "Boxes are nodes, grey lines the links inside them. What leaves a node is thick. The text "
-        "has nodes of eight; four are drawn.",
+        "has nodes of eight; four are drawn. Blue is what TP needs, green what PP needs.",
     )
 
 
@@ -207,10 +204,11 @@ def bubble_curves():
         (0, 1),
         "microbatches m",
         "bubble",
-        [(m, str(m)) for m in ms],
+        [(m, str(m)) for m in ms[::2]],
         ticks,
         log_x=True,
-        right=70,
+        width=420,
+        height=320,
     )
     plot.line([(plot.left, plot.y(0.1)), (plot.right, plot.y(0.1))], "muted", "dash thin")
     fine = [round(2 ** (k / 8)) for k in range(57)]
@@ -226,77 +224,7 @@ def bubble_curves():
         "Bubble against the number of microbatches for 2, 4, 8 and 16 stages. Every curve starts "
         "at (p-1)/p and falls towards zero."
     )
-    return plot.figure(alt, f"Microbatches for a bubble of at most 10%: {needs}.", min_width=680)
-
-
-CONTEXT = 1000  # tokens that every user's cache holds
-PLANS = ("one GPU", "four replicas", "PP=4 over 10 GbE", "TP=4 over NVLink", "TP=4 over 10 GbE")
-
-
-def plan_room(plan):
-    """Users of CONTEXT tokens whose cache fits, for one of PLANS on H100s."""
-    tp, pp = (4 if plan.startswith(f"{way}=4") else 1 for way in ("TP", "PP"))
-    copies = 4 if plan == "four replicas" else 1
-    return copies * cached_tokens("llama-3.1-8b", tp, pp) // CONTEXT
-
-
-def plan_rate(plan, users):
-    """Tokens per second of Llama-3.1-8B on H100s, decoding for `users`, for one of PLANS."""
-    shape = model("llama-3.1-8b")
-    c_s, a_s, busbw = middle("10 GbE" if "10 GbE" in plan else "NVLink 4")
-    row = shape["hidden_size"] * shape["dtype_bytes"]
-    if plan == "one GPU":
-        return users / one_pass_s(users, 1, CONTEXT)
-    if plan == "four replicas":
-        return users / one_pass_s(users / 4, 1, CONTEXT)
-    if plan.startswith("PP"):
-        in_flight = min(4, users)
-        batch = users / in_flight
-        hop = c_s + a_s + batch * 2 * row / busbw  # hidden states and the residual
-        one_pass = one_pass_s(batch, 1, CONTEXT)
-        return batch * float(solution("lab-04").decode_steps_per_s(4, in_flight, one_pass, hop))
-    messages = solution("lab-02").collectives_per_step(shape, 4, users, users)["all_reduces"]
-    message = solution("lab-03").ring_all_reduce_s(4, users * row, c_s, a_s, busbw)
-    return users / (one_pass_s(users, 4, CONTEXT) + messages * message)
-
-
-def users_served():
-    """What four GPUs make of n users, for each way to use them, up to the end of their room."""
-    few, most = 1, 4096
-    plot = Plot(
-        (few, most),
-        (50, 100_000),
-        "users, each with 1,000 tokens of context",
-        "tokens per second, all users together",
-        [(n, f"{n:,}") for n in (1, 4, 16, 64, 256, 1024, 4096)],
-        [(v, f"{v:,}") for v in (100, 1_000, 10_000, 100_000)],
-        log_x=True,
-        log_y=True,
-        width=560,
-        height=430,
+    return plot.figure(
+        alt,
+        f"Twice the stages need twice the microbatches. For a bubble of at most 10%: {needs}.",
     )
-    labels = {  # where each name stands: users, tokens per second, anchor
-        "one GPU": (430, 8_800, "middle"),
-        "four replicas": (300, 55_000, "end"),
-        "PP=4 over 10 GbE": (3_900, 20_500, "end"),
-        "TP=4 over NVLink": (11, 5_700, "end"),
-        "TP=4 over 10 GbE": (110, 740, "start"),
-    }
-    said = []
-    for series, plan in enumerate(PLANS):
-        room = plan_room(plan)
-        users = sorted({1, 2, 3, *(4 * round(2 ** (k / 4)) for k in range(40)), room // 4 * 4})
-        users = [n for n in users if n <= room]
-        users = users if plan == "one GPU" or "TP" in plan else [1, *users[3:]]
-        rates = [plan_rate(plan, n) for n in users]
-        extra = "dash" if plan == "PP=4 over 10 GbE" else ""
-        plot.curve(users, rates, series, extra)
-        plot.points(users[-1:], rates[-1:], series)
-        plot.label(*labels[plan][:2], plan, series, labels[plan][2])
-        said.append(f"{plan}: {plan_rate(plan, 64):,.0f} tokens/s at 64 users, room for {room:,}")
-    alt = "Tokens per second against users, both logarithmic. " + "; ".join(said) + "."
-    caption = (
-        "Our 8B model decoding on H100s, with lab 03's reading, arithmetic and messages. A "
-        "line ends with a mark where the cache is full."
-    )
-    return plot.figure(alt, caption, min_width=480)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from .bundle import bundle
 from .cache import Cache, fingerprint
 from .chapter import Build, render
 from .markdown import BookError
@@ -21,13 +22,15 @@ def main() -> int:
     context, book = json.load(sys.stdin)
     root = Path(context["root"]).resolve()
     build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
+    runs = (root / "pyodide.json").is_file() and bundle(root, build.repo)
     errors: list[BookError] = []
     terms = glossary(root / "src" / "glossary.md")
     pages = list(chapters(book["items"]))
     for page in pages:
         try:
             text = render(page["content"], str(page["source_path"]), build)
-            page["content"] = tooltips(text, terms) + scripts(text, root / "src" / "widgets")
+            text += "\n\n<lab-record></lab-record>\n" if "<lab-guess" in text else ""
+            page["content"] = tooltips(text, terms) + scripts(text, root / "src" / "widgets", runs)
         except BookError as error:
             errors.append(error)
     if errors:
@@ -44,7 +47,7 @@ def main() -> int:
 def make_build(root: Path, config: dict[str, Any]) -> Build:
     """`root` is the book's folder; `repo` in book.toml says where the labs are, relative to it."""
     repo = (root / config.get("repo", "..")).resolve()
-    watched = [root / "labbook", root / "figures", root / "quotes", repo / "labkit"]
+    watched = [root / "labbook", root / "figures", root / "pages", root / "quotes", repo / "labkit"]
     watched += [repo / "benchmarks" / "results"]
     watched += [repo / "conftest.py", repo / "pytest.ini", *sorted(repo.glob("phase-*"))]
     cache = Cache(
@@ -83,9 +86,19 @@ def tooltips(text: str, terms: dict[str, str]) -> str:
     return re.sub(r"\[([^]]+)\]\(glossary\.md#([\w-]+)\)", one, text)
 
 
-def scripts(text: str, folder: Path) -> str:
-    """Script elements for the widgets that a page uses: src/widgets/NAME.js defines <NAME>."""
+def scripts(text: str, folder: Path, runs: bool = True) -> str:
+    """Script elements for the widgets that a page uses: src/widgets/NAME.js defines <NAME>.
+
+    lab-guess.js defines <lab-record> as well, lab-python.js what Python does in a page; both keep
+    what readers write by reader-storage.js. runs: whether the book holds Python for its pages,
+    without which what asks for it stays text.
+    """
+    text = re.sub("<(lab-task|place-model|lab-redraw)", "<lab-python", text)
+    text = text.replace("<lab-record", "<lab-guess")
     used = [file.name for file in sorted(folder.glob("*.js")) if f"<{file.stem}" in text]
+    used = [name for name in used if runs or name != "lab-python.js"]
+    if {"lab-guess.js", "lab-python.js"} & set(used):
+        used.insert(0, "reader-storage.js")
     return "".join(f'\n\n<script defer src="widgets/{name}"></script>\n' for name in used)
 
 

@@ -3,12 +3,14 @@
 Directives (in prose; inside code spans they stay as they are):
   {{py: expression | format}}   the value, formatted by Python's format()
   {{check: expression}}         prints nothing; the build fails when it is false
-  {{readme: lab-03 | texts}}    prints nothing; the README that is included must say these texts,
-                                and no quantity that none of them says
   {{stub: lab-01:name}}         what the learner is given for one function
-  {{hints: lab-01:name}}        the function's hints in folds: idea, sketch, formula
-  {{include: path:#Heading}}    a section of a README
+  {{hints: lab-01:3}}           the hints for what a task asks for, in folds: idea, sketch, formula
+  {{task: lab-04:3}}            the same, below a place to write the task and have it graded;
+  {{task: lab-04}}              what is said once of these places, and the whole lab's points
+  {{drawing: lab-04/x.svg | a}} a lab's SVG file as a figure of the page; a is its text for readers
+                                who do not see it
   {{figure: name(arguments)}}   a figure of book/figures
+  {{figure: name | lab-04}}     with a switch that draws it by the reader's own functions
   {{fact: text | key}}          a published figure, linked to its entry in the sources
 Fences: `python,eval` runs and shows what it printed (`,hide` hides the source), any other python
 fence must compile, and every fence names its language.
@@ -28,16 +30,13 @@ from typing import Any
 from labkit.loading import line_in
 
 from .cache import Cache
-from .excerpts import find_file, section
+from .excerpts import find_file
 from .formulas import formulas
 from .markdown import BookError, Fence, Prose, outside_code, segments
 
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
-RUN = ("py", "check", "readme", "stub", "hints", "figure")
-TEXT_FENCE = re.compile(r"(?ms)^```text\n.*?^```$")
-DRAWING = re.compile(r"!\[[^\]]*\]\([^)]+\)")
+RUN = ("py", "check", "stub", "hints", "task", "figure")
 NO_PROSE = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", re.S)  # formulas, tags
-README = "README: "  # how the pieces of an included README name their file
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
 )
@@ -65,10 +64,9 @@ class Build:
 
 def render(text: str, file: str, build: Build) -> str:
     """The chapter's Markdown with everything computed. BookError carries file and line."""
-    pieces = _pieces(text, file, build)
+    pieces = list(segments(text, file))
     jobs = [job for piece in pieces for job in _jobs(piece)]
     found = _results(file, jobs, build)
-    _check_readmes(pieces, [(j, said) for j, said in zip(jobs, found, strict=True) if said], build)
     results, out = iter(found), []
     for piece in pieces:
         if isinstance(piece, Fence):
@@ -78,129 +76,18 @@ def render(text: str, file: str, build: Build) -> str:
     return "".join(out)
 
 
-def _check_readmes(
-    pieces: list[Prose | Fence], results: list[tuple[Job, str]], build: Build
-) -> None:
-    """A README says what its chapter computed, and beside that no number with a unit."""
-    computed = [(job, texts.split("\n")) for job, texts in results if job.kind == "readme"]
-    said = [(job, text) for job, texts in computed for text in texts]
-    for job, text in said:
-        readme = find_file(build.repo, f"{job.source.partition(' ')[0]}/README.md")
-        if text not in " ".join(readme.read_text(encoding="utf-8").split()):
-            raise BookError(f"the README does not say {text!r}, as computed", job.file, job.line)
-    for piece in pieces:
-        if isinstance(piece, Prose) and piece.file.startswith(README):
-            rest = " ".join(piece.text.split())
-            for _, text in said:
-                rest = rest.replace(text, " ")
-            typed = TYPED_NUMBER.search(
-                re.sub(r"<svg.*?</svg>|`[^`]*`|<[^>]*>|\$[^$]+\$", " ", rest)
-            )
-            if typed:
-                where = rest[max(0, typed.start() - 40) : typed.end()]
-                raise BookError(
-                    f"a number typed by hand in {piece.file}: {where!r}; the chapter that includes "
-                    "it has to compute it: {{readme: lab-03 | ...}}"
-                )
-
-
-def _pieces(text: str, file: str, build: Build) -> list[Prose | Fence]:
-    """The chapter's segments, with sections of READMEs in the place of their includes."""
-    pieces: list[Prose | Fence] = []
-    for piece in segments(text, file):
-        if isinstance(piece, Fence):
-            pieces.append(piece)
-            continue
-        line = piece.line
-        for part in re.split(r"(?m)(^\{\{include:[^\n]*\}\}[ \t]*\n?)", piece.text):
-            target = re.match(r"\{\{include:\s*(.+?)\s*\}\}", part)
-            if target:
-                with _at(file, line):
-                    included = _included(target[1], build)
-                pieces += segments(included, README + target[1])
-            elif part:
-                pieces.append(Prose(part, file, line))
-            line += part.count("\n")
-    return pieces
-
-
-def _included(target: str, build: Build) -> str:
-    """A section of a README. `| tasks`: only its tasks, each with the hints for its functions;
-    `| tasks 1-8`: some of them. Its drawings stay in the README: chapters have their own.
-
-    `| before subsections`: only what stands before its first subheading.
-    `| figures a, b`: the drawings in text fences give way to these figures, one each.
-    """
-    place, _, option = (part.strip() for part in target.partition(" | "))
-    name, _, heading = place.partition(":#")
-    file = find_file(build.repo, name)
-    text = section(file.read_text(encoding="utf-8"), heading, name)
-    how, _, names = option.partition(" ")
-    if option == "before subsections":
-        text = text.partition("\n###")[0]
-    elif how == "tasks":
-        first, _, last = names.partition("-")
-        text = _with_hints(text, place.partition("/")[0], int(first or 1), int(last or 99))
-        text = re.sub(DRAWING, "", text)
-    elif how == "figures":
-        calls = [f"{{{{figure: {name.strip()}}}}}" for name in re.split(r",(?![^(]*\))", names)]
-        parts = re.split(TEXT_FENCE, text)
-        if len(parts) != len(calls) + 1:
-            raise BookError(f"{place} has {len(parts) - 1} drawings to replace, not {len(calls)}")
-        text = "".join(part + new for part, new in zip(parts, [*calls, ""], strict=True))
-    elif option or not text.strip():
-        raise BookError(f"nothing to include: {target}")
-    return unlink(_inline_drawings(_open_folds(text), file.parent)) + "\n"
-
-
-def _open_folds(text: str) -> str:
-    """Blank lines around the text of a README's folds: without them it would not be Markdown."""
-    fold = re.compile(r"(?ms)^( *)(<details><summary>[^\n]*?</summary>)(.*?)</details>")
-    return fold.sub(lambda m: f"{m[1]}{m[2]}\n\n{m[1]}{m[3].strip()}\n\n{m[1]}</details>", text)
-
-
-def _with_hints(text: str, prefix: str, first: int = 1, last: int = 99) -> str:
-    """The `### task N` subsections from first to last, each with hints for what it asks for."""
-    before, *tasks = re.split(r"(?m)^### task (\d+)$", text)
-    if not tasks:
-        raise BookError(f"{prefix} has no `### task 1`")
-    from .labs import gaps
-
-    out = []
-    for number, body in zip(tasks[::2], tasks[1::2], strict=True):
-        if not first <= int(number) <= last:
-            continue
-        asked = gaps(prefix, int(number), int(number))
-        stretch = " (stretch)" if asked and all(gap.stretch for gap in asked) else ""
-        hints = [f"{{{{hints: {prefix}:{gap.function}}}}}" for gap in asked]
-        body = re.sub(r"\AStretch\. ", "", body.strip())
-        out.append("\n\n".join([f"### Task {number}{stretch}", body, *hints]))
-    return "\n\n".join(out)
-
-
-def _inline_drawings(text: str, folder: Path) -> str:
-    """A README's SVG files become figures of the page, so that they follow its theme."""
-
-    def one(match: re.Match[str]) -> str:
-        alt, name = match.groups()
-        if not (folder / name).is_file() or not name.endswith(".svg"):
-            raise BookError(f"no drawing {name!r} beside the README")
-        svg = (folder / name).read_text(encoding="utf-8")
-        svg = " ".join(svg[svg.index("<svg") :].split())
-        svg = re.sub(r"<style>.*?</style>", "", svg)  # the theme has its own colours
-        label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
-        opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
-        width = re.search(r'\swidth="(\d+)"', opening)
-        smallest = f' style="min-width:{width[1]}px"' if width else ""  # scrolls, not shrinks
-        svg = f"{opening} {label}{smallest}>" + svg.partition(">")[2]
-        return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
-
-    return re.sub(r"!\[([^\]]*)\]\(([^)]+)\)", one, text)
-
-
-def unlink(text: str) -> str:
-    """A README's links to files have no target in the book: keep their text only."""
-    return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)[^)]+\)", r"\1", text)
+def _drawing(source: str, build: Build) -> str:
+    """A lab's SVG file becomes a figure of the page, so that it follows the page's theme."""
+    name, _, alt = (part.strip() for part in source.partition(" | "))
+    svg = find_file(build.repo, name).read_text(encoding="utf-8")
+    svg = " ".join(svg[svg.index("<svg") :].split())
+    svg = re.sub(r"<style>.*?</style>", "", svg)  # the theme has its own colours
+    label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
+    opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
+    width = re.search(r'\swidth="(\d+)"', opening)
+    smallest = f' style="min-width:{width[1]}px"' if width else ""  # scrolls, not shrinks
+    svg = f"{opening} {label}{smallest}>" + svg.partition(">")[2]
+    return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
 
 
 def _jobs(piece: Prose | Fence) -> list[Job]:
@@ -213,7 +100,7 @@ def _jobs(piece: Prose | Fence) -> list[Job]:
     def collect(text: str, offset: int) -> str:
         for match in DIRECTIVE.finditer(text):
             line = piece.line_at(offset + match.start())
-            if match[1] not in (*RUN, "fact"):
+            if match[1] not in (*RUN, "fact", "drawing"):
                 raise BookError(f"unknown directive {match[0]!r}", piece.file, line)
             if match[1] in RUN:
                 found.append(Job(match[1], match[2], piece.file, line))
@@ -222,7 +109,7 @@ def _jobs(piece: Prose | Fence) -> list[Job]:
             line = piece.line_at(offset + bad.start())
             raise BookError(f"cannot read {bad[0]!r}", piece.file, line)
         typed = TYPED_NUMBER.search(NO_PROSE.sub(_blank, rest))
-        if typed and not piece.file.startswith(README):
+        if typed:
             raise BookError(
                 f"a number typed by hand: {typed[0]!r}; compute it with {{{{py: ...}}}} or cite it "
                 "with {{fact: ... | source}}",
@@ -290,12 +177,10 @@ def _run_one(job: Job, names: dict[str, Any]) -> str:
         if job.kind == "check":
             _check(job.source, names)
             return ""
-        if job.kind == "readme":
-            return "\n".join(eval(f"[{job.source.partition(' | ')[2]}]", names))
         if job.kind == "figure":
             return names["figures"].draw(job.source)
-        if job.kind == "hints":
-            return str(names["hints"](job.source))
+        if job.kind in ("hints", "task"):
+            return str(names[job.kind](job.source))
         if job.kind == "stub":
             return f"```python\n{names['stub'](job.source)}\n```"
         expression, bar, spec = job.source.rpartition(" | ")
@@ -335,17 +220,16 @@ def _prose(piece: Prose, results: Any, build: Build) -> str:
         def one(match: re.Match[str]) -> str:
             kind, source = match[1], match[2]
             with _at(piece.file, piece.line_at(offset + match.start())):
-                value = next(results) if kind in RUN else _fact(source, build)
-            if kind == "readme":
-                return ""
-            if "\n" not in value and kind != "figure":
+                if kind in RUN:
+                    value = next(results)
+                else:
+                    value = (_fact if kind == "fact" else _drawing)(source, build)
+            if "\n" not in value and kind not in ("figure", "drawing"):
                 return value
             blocks.append(value)
             return f"\x00{len(blocks) - 1}\x00"
 
         filled = DIRECTIVE.sub(one, text)
-        if piece.file.startswith(README):
-            filled = re.sub(r"(?<=\d) us\b", " µs", filled)  # READMEs are read in terminals, too
         return formulas(filled, piece.file, piece.line_at(offset))
 
     done = outside_code(piece.text, fill)

@@ -84,10 +84,38 @@ def stub(target: str) -> str:
 
 
 def hints(target: str) -> str:
-    """`lab-01:row_parallel` -> its idea, behind that a sketch, behind that the formula, folded."""
+    """`lab-01:3` -> for each function of task 3 its idea, sketch and formula, one fold in another.
+
+    `lab-01:row_parallel` -> those of one function.
+    """
     prefix, _, name = (part.strip() for part in target.partition(":"))
-    texts, shown = pick(hints_of(lab(prefix)), name, f"hints of {prefix} for"), ""
-    titles = (f"Stuck on <code>{name}</code>? The idea", "A sketch", "The formula, and its code")
+    known = hints_of(lab(prefix))
+    names = (
+        [gap.function for gap in gaps(prefix, int(name), int(name))] if name.isdigit() else [name]
+    )
+    if not names:
+        raise BookError(f"{prefix} has no task {name}")
+    return "\n".join(_folds(name, pick(known, name, f"hints of {prefix} for")) for name in names)
+
+
+def task(target: str) -> str:
+    """`lab-04:3` -> a place to write task 3 in and have it graded, and its hints.
+
+    `lab-04` -> what is said of these places once, and one for all tasks. Without the script, and
+    in a book that was built without Python for its pages, there stands how a terminal does it.
+    """
+    prefix, _, number = (part.strip() for part in target.partition(":"))
+    select = f" --task {number}" if number else ""
+    name = f'lab="{prefix}"' + (f' task="{number}"' if number else "")
+    told = f"In a terminal: <code>LAB_IMPL=starter pytest {prefix}{select}</code>"
+    return f"<lab-task {name}>\n<p>{told}</p>\n</lab-task>\n\n" + (hints(target) if number else "")
+
+
+def _folds(name: str, texts: list[str]) -> str:
+    titles, shown = (
+        (f"Stuck on <code>{name}</code>? The idea", "A sketch", "The formula, and its code"),
+        "",
+    )
     for title, text in reversed([*zip(titles, texts, strict=True)]):
         shown = f'<details class="hint"><summary>{title}</summary>\n\n{text}\n\n{shown}</details>\n'
     return shown
@@ -108,7 +136,7 @@ def mistakes(prefix: str) -> list[Any]:
 
 
 def bug_hunt(prefix: str, *names: str) -> str:
-    """Wrong implementations to look at, each with its explanation folded away."""
+    """Wrong implementations, folded since each is nearly the solution, with their explanations."""
     known = {mistake.name: mistake for mistake in mistakes(prefix)}
     texts = {claim.name: claim.text for claim in claims(prefix)}
     out = []
@@ -125,9 +153,11 @@ def bug_hunt(prefix: str, *names: str) -> str:
             f"“{shown(texts.get(test, test), True)}”" for test in mistake.rejected_by
         )
         out.append(
-            f"```python\n{code}\n```\n\n<details><summary>What is wrong?</summary>\n\n"
+            f"<details><summary>A wrong <code>{mistake.replaces}</code>, for when yours is written"
+            f"</summary>\n\n```python\n{code}\n```\n\n"
+            "<details><summary>What is wrong?</summary>\n\n"
             f"You get this result when {_cell(mistake.when)}. {_cell(mistake.why)}\n\n"
-            f"Rejected by the check {_cell(caught)}.\n\n</details>\n"
+            f"Rejected by the check {_cell(caught)}.\n\n</details>\n\n</details>\n"
         )
     return "\n".join(out)
 
@@ -217,7 +247,8 @@ def bill_models() -> dict[str, dict[str, Any]]:
     for name in ("llama-3.1-8b", "qwen3-32b", "qwen2.5-72b"):
         shape = model(name)
         found[name] = {
-            "weight_bytes": lab02.rank_weights(shape, 1)["parameters_bytes"],
+            "weight_bytes": lab02.rank_weights(shape, 1)["parameters_bytes"]
+            - shape["vocab_size"] * shape["hidden_size"] * shape["dtype_bytes"],  # one row is read
             "num_layers": shape["num_layers"],
             "hidden_size": shape["hidden_size"],
             "element_bytes": shape["dtype_bytes"],

@@ -11,8 +11,8 @@ from .amounts import GIB, KIB, MIB, human_bytes, microseconds
 from .cache import Cache
 
 OF_LABS = (  # functions of labs.py
-    "fact facts stub hints stretch_points task_points claims extra_points tasks_table bug_hunt "
-    "mistakes capture log_lines bill_models gaps model models quote"
+    "fact facts stub hints task stretch_points task_points claims extra_points tasks_table "
+    "bug_hunt mistakes capture log_lines bill_models gaps model models quote"
 ).split()
 
 
@@ -24,7 +24,7 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
             sys.path.insert(0, folder)
     import figures
 
-    from . import labs, screens
+    from . import guesses, labs, screens
 
     names: dict[str, Any] = {
         "__name__": "__chapter__",
@@ -36,6 +36,8 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
         "human_bytes": human_bytes,
         "microseconds": microseconds,
         "figures": figures,
+        "guess": guesses.guess,
+        "choose": guesses.choose,
         **{name: getattr(labs, name) for name in OF_LABS},
         "vllm": labs.quotations(),
         "screen": functools.partial(screens.screen, cache=cache),

@@ -10,12 +10,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
-from labkit.loading import ROOT, Lab
+from labkit.loading import ROOT
 from labkit.mistakes import load_bank
-from labkit.starters import copy_course
+from labkit.starters import copy_course, plant
 
 from .cache import Cache, fingerprint
 from .labs import lab
@@ -25,26 +26,37 @@ from .markdown import BookError, pick
 WITHOUT_ENGINES = {"LAB_TORCH": "none", "LAB_VLLM_PYTHON": "none"}
 
 
-def screen(prefix: str, which: str, *, cache: Cache, select: str = "", mistake: str = "") -> str:
-    """A console block: the command and what it printed. `select` is passed to pytest's -k.
+def screen(
+    prefix: str, which: str, *, cache: Cache, select: str = "", mistake: str = "", lines: str = ""
+) -> str:
+    """A console block: the command and what it printed. select: for pytest's -k, or options.
 
     mistake: the starter is the solution with this entry of the mistakes bank in it.
+    lines: the first gap of a fresh starter is filled with these.
     """
     this = lab(prefix)
     parts = [ROOT / "labkit", ROOT / "conftest.py", ROOT / "pytest.ini", this.path]
     parts += sorted(this.path.parent.glob("*.py"))
-    command = f"LAB_IMPL={which} pytest {prefix}" + (f" -k {select}" if select else "")
-    make = functools.partial(_capture, this, which, command, select, mistake)
-    return cache.get(["screen", command, mistake], make, salt=fingerprint([*parts, Path(__file__)]))
+    select = f"-k {select}" if select and not select.startswith("-") else select
+    # as a learner types it, who has said `export LAB_IMPL=starter`
+    whose = "" if which == "starter" else f"LAB_IMPL={which} "
+    command = f"{whose}pytest {prefix} {select}".rstrip()
+    make = functools.partial(_capture, this, which, command, select, mistake, lines)
+    return cache.get(
+        ["screen", command, mistake, lines], make, salt=fingerprint([*parts, Path(__file__)])
+    )
 
 
-def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> str:
+def _capture(this: Any, which: str, command: str, select: str, mistake: str, lines: str) -> str:
     with tempfile.TemporaryDirectory(prefix="labbook-") as folder:
         (copy,) = copy_course(Path(folder), this)
         if mistake:
-            plant(copy, mistake)
+            known = {one.name: one for one in load_bank(copy).mistakes}
+            plant(copy, pick(known, mistake, "mistake").source)
+        if lines:
+            fill_first_gap(copy.file("starter"), lines)
         options = ["-p", "no:cacheprovider", "-p", "no:xdist"]
-        options += ["-k", select] if select else []
+        options += select.split()
         done = subprocess.run(
             [sys.executable, "-m", "pytest", this.prefix, *options],
             cwd=folder,
@@ -60,12 +72,12 @@ def _capture(this: Any, which: str, command: str, select: str, mistake: str) -> 
     return f"```console\n$ {command}\n{shown}\n```"
 
 
-def plant(copy: Lab, mistake: str) -> None:
-    """Make the copy's starter the solution, with one function replaced by a banked mistake."""
-    wrong = pick({one.name: one for one in load_bank(copy).mistakes}, mistake, "mistake")
-    solution, starter = copy.file("solution").read_text(encoding="utf-8"), copy.file("starter")
-    header = starter.read_text(encoding="utf-8").partition("\n")[0]  # so that its lines count alike
-    starter.write_text(f"{header}\n{solution}\n\n{wrong.source}\n", encoding="utf-8")
+def fill_first_gap(starter: Path, lines: str) -> None:
+    """Put these lines, as the page prints them, in the place of the first NotImplementedError."""
+    text = starter.read_text(encoding="utf-8")
+    body = textwrap.indent(lines.strip("\n"), "    ")
+    gap = re.compile(r"^    raise NotImplementedError\(\n.*?^    \)", re.M | re.S)
+    starter.write_text(gap.sub(lambda _: body, text, count=1), encoding="utf-8")
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

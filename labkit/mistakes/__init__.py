@@ -16,7 +16,6 @@ The bank is executed on top of the solution's namespace.
 
 import ast
 import contextlib
-import copy
 import functools
 import inspect
 import itertools
@@ -25,11 +24,11 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from labkit.loading import Lab, load_module
+from labkit.recorder import copied, is_array, plain_number
 
 MAX_CAUSES = 2
+MOST = 0.85  # of the wrong values: the rest is another mistake's
 FEWEST_CALLS = 2  # one call is no evidence: many mistakes agree on it
 FURTHER_CALLS = 40
 RECENT_CALLS = 64
@@ -150,24 +149,75 @@ def find_hint(bank: Bank, calls, further=None) -> str:
     """What a wrong result equals: "your result is what you get when ...", or "" if nothing known.
 
     calls: (function name, args, kwargs, outcome), outcome as `outcome_of` returns it, newest last.
-    A mistake is named when it does what the learner's function did in every call, and gave a wrong
-    value in one: a call that only raises, or returns None, is no evidence. `further(function)`
-    yields more calls of the learner's function, on inputs that the failed check never came to.
+    The newest call with a wrong value is the failing one, and a mistake that is named does what it
+    did. When it also does what the learner's function did in every other call, it is named
+    plainly. Where something else is wrong too, it is named with a "maybe": it must then be the
+    only one that is right where the learner is right and gives most of the wrong values. A call
+    that only raises, or returns None, is no evidence. `further(function)` yields more calls of the
+    learner's function, on inputs that the failed check never came to.
     """
-    by_function = {}
-    for name, *call in list(calls)[: -RECENT_CALLS - 1 : -1]:
-        by_function.setdefault(name, []).append(call)
-    for name, made in by_function.items():
-        if not any(_is_wrong(bank.solution, name, call) for call in made):
-            continue
-        suspects = [m for m in bank.mistakes if _fits(bank, m, name, made)]
-        more = list(itertools.islice(further(name), FURTHER_CALLS)) if suspects and further else []
-        suspects = [m for m in suspects if _fits(bank, m, name, more)]
-        own = [mistake.when for mistake in suspects if mistake.replaces == name]
-        causes = list(dict.fromkeys(own or [mistake.when for mistake in suspects]))
-        if len(made) + len(more) >= FEWEST_CALLS and 0 < len(causes) <= MAX_CAUSES:
-            return "your result is what you get when " + ", or when ".join(causes)
+    recent = list(calls)[: -RECENT_CALLS - 1 : -1]
+    wrong = (at for at, (name, *call) in enumerate(recent) if _is_wrong(bank.solution, name, call))
+    failing = next(wrong, None)
+    if failing is None:
+        return ""
+    name = recent[failing][0]
+    made = [rest for function, *rest in recent[failing:] if function == name]
+    reached = _reached(bank.solution, name)
+    suspects = [m for m in bank.mistakes if m.replaces in reached]
+    suspects = [m for m in suspects if _fits(bank, m, name, made[:1])]
+    more = list(itertools.islice(further(name), FURTHER_CALLS)) if suspects and further else []
+    if len(made) + len(more) < FEWEST_CALLS:
+        return ""
+    certain = _causes([m for m in suspects if _fits(bank, m, name, made + more)], name)
+    if 0 < len(certain) <= MAX_CAUSES:
+        return "your result is what you get when " + ", or when ".join(certain)
+    if certain:
+        return ""
+    right, wrong = _sorted_out(bank.solution, name, made + more)
+    maybe = [
+        mistake
+        for mistake in suspects
+        if _fits(bank, mistake, name, right)
+        and sum(_fits(bank, mistake, name, [call]) for call in wrong) > MOST * len(wrong)
+    ]
+    maybe = _causes(maybe, name)
+    if len(wrong) >= FEWEST_CALLS and len(maybe) == 1:
+        return f"maybe your result is what you get when {maybe[0]}"
     return ""
+
+
+def _reached(solution, name):
+    """The functions of the solution that calling this one may come to; it is one of them."""
+    reached, ahead = set(), [name]
+    while ahead:
+        if (one := ahead.pop()) in reached:
+            continue
+        reached.add(one)
+        found = inspect.unwrap(getattr(solution, one, None))
+        parts = vars(found).values() if isinstance(found, type) else [found]
+        codes = [part.__code__ for part in parts if hasattr(part, "__code__")]
+        for code in codes:  # of functions within it too
+            codes += [part for part in code.co_consts if hasattr(part, "co_names")]
+            ahead += code.co_names
+    return reached
+
+
+def _sorted_out(solution, name, calls):
+    """The calls with a right value and those with a wrong one; neither, where anything raised."""
+    right, wrong = [], []
+    for args, kwargs, outcome in calls:
+        expected = outcome_of(getattr(solution, name), args, kwargs)
+        if outcome[0] == expected[0] == "value":
+            same = agree(outcome, expected, TOLERANCE)
+            (right if same else wrong).append((args, kwargs, outcome))
+    return right, wrong
+
+
+def _causes(suspects, name):
+    """What these mistakes say, each once; of the function's own alone when there are such."""
+    own = [mistake.when for mistake in suspects if mistake.replaces == name]
+    return list(dict.fromkeys(own or [mistake.when for mistake in suspects]))
 
 
 def _is_wrong(solution, name, call):
@@ -189,15 +239,17 @@ def _fits(bank, mistake, name, calls):
 def outcome_of(function, args, kwargs):
     """("value", result) or ("raises", exception type name), on copies of the arguments."""
     try:
-        return "value", function(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+        return "value", function(*copied(args), **copied(kwargs))
     except Exception as error:
         return "raises", type(error).__name__
 
 
 def agree(one, other, tolerance) -> bool:
     """Equal plain values: exact ones exactly, an int like the Fraction; floats relatively."""
-    one, other = _scalar(one), _scalar(other)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+    one, other = plain_number(one), plain_number(other)
+    if is_array(one) and is_array(other):
+        import numpy as np
+
         if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
             return False
         if one.dtype.kind not in "fc":
@@ -215,9 +267,4 @@ def agree(one, other, tolerance) -> bool:
         return one == other
     if kinds <= {int, float}:
         return math.isclose(one, other, rel_tol=tolerance) or one != one and other != other
-    return len(kinds) == 1 and not isinstance(one, np.ndarray) and one == other
-
-
-def _scalar(value):
-    single = isinstance(value, np.generic) or isinstance(value, np.ndarray) and value.ndim == 0
-    return value.item() if single else value
+    return len(kinds) == 1 and not is_array(one) and one == other

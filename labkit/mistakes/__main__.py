@@ -62,6 +62,7 @@ class Bench:
                 raise pytest.UsageError(f"{mistake.name} names {unknown[0]}, which is no check")
             self.claims.clear()
             state.out_of_time.clear()
+            state.hinted.clear()
             state.items = [item for name in mistake.rejected_by for item in cases[name]]
             with self.bank.applied(mistake):
                 for item in state.items:

@@ -14,6 +14,10 @@ from labkit.recorder import Recorder
 CALLS_PER_CHECK = 20
 
 
+class Apart(Exception):
+    """A check that pytest alone can run, since it wants another fixture than the lab."""
+
+
 def further_calls(function, items, solution, implementation):
     """Yield (args, kwargs, outcome) of the learner's function on the inputs of its checks.
 
@@ -29,15 +33,9 @@ def _inputs(function, items, solution):
     for item in items:
         if not getattr(item, "originalname", "").startswith(f"test_{function}__"):
             continue
-        given = dict(getattr(getattr(item, "callspec", None), "params", {}))
-        given["lab"] = recorder
-        if set(inspect.signature(item.function).parameters) != set(given):
-            continue  # it needs another fixture, such as a folder
         recorder.calls.clear()
-        try:
-            item.function(**given)
-        except Exception:  # a check that cannot run here, such as one that needs a GPU
-            continue
+        if run_apart(item, recorder) is not None:
+            continue  # it cannot run here, such as one that needs a GPU
         inputs = [
             (args, kwargs)
             for name, args, kwargs, _ in recorder.calls
@@ -45,3 +43,18 @@ def _inputs(function, items, solution):
             and not any(isinstance(value, type) for value in (*args, *kwargs.values()))
         ]
         yield from random.Random(0).sample(inputs, min(len(inputs), CALLS_PER_CHECK))
+
+
+def run_apart(item, implementation):
+    """A check's own function, called outside of pytest's run: its exception, or None.
+
+    One that needs another fixture than the lab, such as a folder, is not called: Apart.
+    """
+    given = dict(getattr(getattr(item, "callspec", None), "params", {})) | {"lab": implementation}
+    if set(inspect.signature(item.function).parameters) != set(given):
+        return Apart(item.name)
+    try:
+        item.function(**given)
+    except Exception as error:
+        return error
+    return None

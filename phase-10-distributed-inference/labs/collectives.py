@@ -19,7 +19,8 @@ One rank alone makes no traffic. Bytes follow nccl-tests (doc/PERFORMANCE.md): `
 the buffer of one rank for all-reduce and broadcast, the gathered output for all-gather, the whole
 input of one rank for reduce-scatter and all-to-all. `sent_bytes_per_rank` is what the ring
 algorithm sends: 2 (p-1)/p S for all-reduce, (p-1)/p S for all-gather, reduce-scatter and
-all-to-all.
+all-to-all. The operations that end in v, as in MPI, take parts of unequal length: there it is the
+mean over the ranks, and S of an all-to-all is what the rank that hands out most brings.
 """
 
 import copy
@@ -51,7 +52,7 @@ class Ledger:
     """The collectives made while it was recording, in order."""
 
     calls: list[Call] = field(default_factory=list)
-    mark: np.random.Generator | None = field(default=None, repr=False)
+    mark: "np.random.Generator | None" = field(default=None, repr=False)
 
     @property
     def operations(self) -> list[str]:
@@ -133,6 +134,47 @@ def all_to_all(parts, axis=0):
     return outputs
 
 
+def all_gatherv(parts):
+    """Concatenate the ranks' arrays along axis 0, in rank order; each may have another length."""
+    parts = _ranks("all_gatherv", parts, same_length=False)
+    whole = _marked(np.concatenate(parts), parts)
+    outputs = [whole.copy() for _ in parts]
+    _write("all_gatherv", parts, outputs, whole.nbytes, Fraction(len(parts) - 1, len(parts)))
+    return outputs
+
+
+def reduce_scatterv(parts, sizes):
+    """Sum over ranks and split the sum along axis 0 into blocks of these sizes, one per rank.
+
+    Raises ValueError when the sizes are not one per rank, or do not add up to that axis.
+    """
+    parts = _ranks("reduce_scatterv", parts)
+    if len(sizes) != len(parts) or min(sizes) < 0 or sum(sizes) != len(parts[0]):
+        raise ValueError(
+            f"reduce_scatterv: sizes {list(sizes)} must be one per rank, {len(parts)}, and add up "
+            f"to the {len(parts[0])} entries of axis 0"
+        )
+    total = _marked(_sum(parts), parts)
+    outputs = [block.copy() for block in np.split(total, np.cumsum(sizes)[:-1])]
+    _write("reduce_scatterv", parts, outputs, total.nbytes, Fraction(len(parts) - 1, len(parts)))
+    return outputs
+
+
+def all_to_allv(parts):
+    """Rank r sends its array s to rank s; every rank receives a list, one array from each rank.
+
+    parts: per rank a list of one array per rank. These may differ in length, and in nothing else.
+    """
+    _square(parts)
+    received = [[row[r] for row in parts] for r in range(len(parts))]
+    outputs = [[_marked(array.copy(), parts) for array in row] for row in received]
+    brought = [sum(array.nbytes for array in row) for row in parts]
+    kept = sum(row[r].nbytes for r, row in enumerate(parts))
+    sent = Fraction(sum(brought) - kept, len(parts))
+    _write("all_to_allv", parts, outputs, max(brought), sent / max(*brought, 1))
+    return outputs
+
+
 def broadcast(parts, root=0):
     """Every rank receives the array of rank `root`."""
     parts = _ranks("broadcast", parts)
@@ -144,18 +186,30 @@ def broadcast(parts, root=0):
     return outputs
 
 
-def _ranks(operation, parts):
+def _ranks(operation, parts, same_length=True):
+    first = 0 if same_length else 1  # the axis from which on all must agree
     if not isinstance(parts, (list, tuple)) or not parts:
         raise ValueError(f"{operation}: give a list with one array per rank, got {_kind(parts)}")
     for rank, part in enumerate(parts):
         if not isinstance(part, np.ndarray):
             raise ValueError(f"{operation}: rank {rank} brings {_kind(part)}, not a numpy array")
-        if part.shape != parts[0].shape or part.dtype != parts[0].dtype:
+        if part.shape[first:] != parts[0].shape[first:] or part.dtype != parts[0].dtype:
             raise ValueError(
                 f"{operation}: rank {rank} brings {_spec(part)}, rank 0 brings {_spec(parts[0])}; "
                 "all ranks must bring the same shape"
             )
     return list(parts)
+
+
+def _square(parts):
+    """Raise ValueError unless every rank brings a list of one array per rank, all alike."""
+    for rank, row in enumerate(parts):
+        if not isinstance(row, (list, tuple)) or len(row) != len(parts):
+            raise ValueError(
+                f"all_to_allv: rank {rank} brings {_kind(row)}; give a list of {len(parts)} "
+                "arrays, one for each rank"
+            )
+    _ranks("all_to_allv", [array for row in parts for array in row], same_length=False)
 
 
 def _divides(operation, parts, axis):
@@ -191,10 +245,14 @@ def _write(operation, parts, outputs, payload_bytes, sent_per_payload):
 
 
 def _keep(arrays):
-    copies = tuple(np.array(array) for array in arrays)
-    for copied in copies:
-        copied.flags.writeable = False
-    return copies
+    """Read-only copies of what the ranks brought or received: of each an array, or a list."""
+    return tuple(_frozen(one) if isinstance(one, np.ndarray) else _keep(one) for one in arrays)
+
+
+def _frozen(array):
+    copied = np.array(array)
+    copied.flags.writeable = False
+    return copied
 
 
 def _kind(value):
@@ -215,9 +273,10 @@ class Deadlock(RuntimeError):
 
 
 class Group:
-    """What one rank sees of the others: its `rank`, their number `size`, and three collectives.
+    """What one rank sees of the others: its `rank`, their number `size`, and the collectives.
 
-    meet(operation, array, axis) makes the collective among the ranks and returns this rank's array.
+    meet(operation, array, option) makes the collective among the ranks and returns what this rank
+    receives; option is the axis or, for reduce_scatterv, the sizes.
     """
 
     def __init__(self, rank, size, meet, met=()):
@@ -235,6 +294,18 @@ class Group:
     def reduce_scatter(self, array, axis=0):
         """Block `rank` of the sum of the ranks' arrays, which is split along `axis`."""
         return self._meet("reduce_scatter", array, axis)
+
+    def all_gatherv(self, array):
+        """The ranks' arrays, concatenated along axis 0; each rank may bring another length."""
+        return self._meet("all_gatherv", array, None)
+
+    def reduce_scatterv(self, array, sizes):
+        """This rank's block of the sum, which is cut along axis 0 into blocks of these sizes."""
+        return self._meet("reduce_scatterv", array, list(sizes))
+
+    def all_to_allv(self, arrays):
+        """A list, one array from each rank; arrays[s] goes to rank s. They may differ in length."""
+        return self._meet("all_to_allv", arrays, None)
 
     def __repr__(self):
         return "1 rank" if self.size == 1 else f"{self.size} ranks"
@@ -263,15 +334,11 @@ def run_ranks(function, arguments, timeout_s=10.0):
     Each rank has a thread and copies of its arguments. The ranks take turns: a rank runs up to its
     next collective; when all have come to one, it is made and recorded, and they go on.
 
-    A function of another place, such as the grader's, needs no thread here: its `steps` is the same
-    as a generator, which yields the (operation, array, axis) of each collective.
-
     Raises what a rank raises, or Deadlock when the ranks are at different collectives, when one has
     returned while others wait for it, and when one does neither within timeout_s.
     """
     size, met = len(arguments), []
-    kind = _StepsOfRank if hasattr(function, "steps") else _Rank
-    ranks = [kind(function, own, rank, size, met) for rank, own in enumerate(arguments)]
+    ranks = [_Rank(function, own, rank, size, met) for rank, own in enumerate(arguments)]
     answers = [None] * size
     try:
         while True:
@@ -298,7 +365,7 @@ class _Rank:
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), daemon=True)
 
     def go_on(self, answer, timeout_s):
-        """The rank goes on with `answer`; its next (operation, array, axis), or None at its end."""
+        """The rank goes on with `answer`; its next request, or None at its end."""
         self._answers.put(answer) if self._thread.ident else self._thread.start()
         try:
             request = self._requests.get(timeout=timeout_s)
@@ -310,9 +377,11 @@ class _Rank:
         return request
 
     def release(self):
-        """Whatever happened, the thread is not left waiting."""
+        """Whatever happened, the thread is not left waiting; one that loops on is left."""
         self._over = _Released()
         self._answers.put(self._over)
+        if self._thread.ident:
+            self._thread.join(0.2)
 
     def _run(self):
         try:
@@ -321,30 +390,11 @@ class _Rank:
             self.error = error
         self._requests.put(None)
 
-    def _ask(self, operation, array, axis):
+    def _ask(self, operation, array, option):
         if self._over:
             raise self._over
-        self._requests.put((operation, array, axis))
+        self._requests.put((operation, array, option))
         return _given(self._answers.get())
-
-
-class _StepsOfRank:
-    """A rank that is run elsewhere, up to its next collective whenever it may go on."""
-
-    def __init__(self, function, arguments, rank, size, met):
-        self.number, self.result = rank, None
-        self._steps = function.steps(*_copied(arguments), Group(rank, size, None, met))
-
-    def go_on(self, answer, timeout_s):
-        try:
-            if isinstance(answer, BaseException):
-                return self._steps.throw(answer)
-            return self._steps.send(answer)
-        except StopIteration as end:
-            self.result = end.value
-
-    def release(self):
-        self._steps.close()
 
 
 class _Released(BaseException):
@@ -384,20 +434,27 @@ def _agree(requests):
             )
 
 
-def _stage(operation, array, axis):
-    """`at all_gather of float64[5, 7] along axis 1`."""
+def _stage(operation, array, option):
+    """`at all_gather of float64[5, 7] along axis 1`: what all ranks must agree on."""
+    if operation == "all_to_allv":
+        return f"at {operation}"
     if not isinstance(array, np.ndarray):
         return f"at {operation} of {_kind(array)}"
-    along = "" if axis is None else f" along axis {axis % max(array.ndim, 1)}"
+    if operation == "all_gatherv":
+        lengths = ", ".join(map(str, ("any", *array.shape[1:])))
+        return f"at {operation} of {array.dtype}[{lengths}]"
+    if operation == "reduce_scatterv":
+        return f"at {operation} of {_spec(array)} in blocks of {option}"
+    along = "" if option is None else f" along axis {option % max(array.ndim, 1)}"
     return f"at {operation} of {_spec(array)}{along}"
 
 
 def _make(requests):
     """What each rank receives: its array, or the ValueError of the collective."""
-    operation, _, axis = requests[0]
-    options = {} if axis is None else {"axis": axis}
+    operation, _, option = requests[0]
+    options = () if option is None else (option,)
     try:
-        return OPERATIONS[operation]([array for _, array, _ in requests], **options)
+        return OPERATIONS[operation]([array for _, array, _ in requests], *options)
     except ValueError as error:
         return [error] * len(requests)
 
@@ -406,4 +463,7 @@ OPERATIONS = {
     "all_reduce": all_reduce,
     "all_gather": all_gather,
     "reduce_scatter": reduce_scatter,
+    "all_gatherv": all_gatherv,
+    "reduce_scatterv": reduce_scatterv,
+    "all_to_allv": all_to_allv,
 }

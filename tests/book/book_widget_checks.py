@@ -11,9 +11,8 @@ from labkit.loading import choose_lab, find_labs, load_module
 REPO = Path(__file__).resolve().parents[2]
 PLACES = {
     "pipeline-bubble": "lab-04.html",
-    "communication-bill": "lab-03.html",
+    "communication-bill": "lab-03-bill.html",
     "sharding-explorer": "lab-01.html",
-    "place-model": "place.html",
 }
 
 
@@ -139,52 +138,10 @@ def expect_shards(page):
         assert sizes == lab01.legal_tp_sizes(*heads, widths, 16)
 
 
-def expect_placements(page):
-    """Every ninth row: choices, context and times are those of the capstone's planner."""
-    solution("capstone")  # puts the capstone's folder on the path
-    from planner import hardware, models, plans
-    from planner.timing import Load
-
-    data = page.evaluate("document.querySelector('place-model').data")
-    axes, limits = data["axes"], data["limits"]
-    places = list(itertools.product(*(range(len(values)) for values in axes.values())))[::9]
-    asked = [[data, dict(zip(axes, place, strict=True))] for place in places]
-    read = {name: models.read(name.lower()) for name in axes["model"]}
-    empty = 0
-    for (_, at), answer in zip(asked, ask(page, "place-model", "answer", asked), strict=True):
-        name, gpu, gpus, *load = (axes[axis][k] for axis, k in at.items())
-        box = hardware.box(gpu, nodes=max(1, gpus // 8), gpus_per_node=min(gpus, 8))
-        known = {c.name: c for c in plans.evaluate_all(read[name], box, Load(*load))[0] if c.times}
-        rates = {plan: c.times["tokens_per_s"] for plan, c in known.items()}
-        within = [
-            plan
-            for plan, c in known.items()
-            if c.times["ttft_s"][1] <= limits["ttft"] / 1e3
-            and c.times["tpot_s"][1] <= limits["tpot"] / 1e3
-        ]
-        order = sorted(rates, key=lambda plan: -rates[plan][1])
-        assert answer.get("choice") == (order[0] if order else None), (at, order)
-        assert answer.get("limited") == max(within, key=lambda p: rates[p][1], default=None), at
-        assert [plan["name"] for plan in answer["plans"]][:3] == order[:3], at
-        close = len(order) > 1 and rates[order[1]][0] >= rates[order[0]][2]
-        assert answer["close"] == close, at
-        empty += not order
-        for plan in answer["plans"]:
-            times, longest = (
-                known[plan["name"]].times,
-                known[plan["name"]].memory["longest_context"],
-            )
-            said = [plan["ttft"] / 1e3, plan["tpot"] / 1e3, plan["rate"]]
-            meant = [times[key][1] for key in ("ttft_s", "tpot_s", "tokens_per_s")]
-            assert said == pytest.approx(meant, rel=0.006) and plan["longest"] == longest, at
-    assert 10 < empty < len(places) / 2
-
-
 EXPECT = {
     "pipeline-bubble": expect_bubbles,
     "communication-bill": expect_bills,
     "sharding-explorer": expect_shards,
-    "place-model": expect_placements,
 }
 
 

@@ -97,6 +97,6 @@ def test_the_theme_menu_recolours_figures_without_a_reload(open_page, address, n
 
 
 def test_the_math_font_is_shipped_and_used(open_page, address):
-    page = open_page(f"{address}/lab-03.html")
+    page = open_page(f"{address}/lab-03-bill.html")
     page.wait_for_load_state("networkidle")
     checks.expect_stretched_brackets(page)

@@ -114,7 +114,7 @@ def test_a_drawing_without_words_is_found(open_page, planted):
 def test_a_missing_math_font_is_found(open_page, planted, tmp_path):
     address = planted("guide.html", "</main>", "</main>")
     (tmp_path / "copy" / "assets" / "lab-math.woff2").unlink()
-    page = open_page(f"{address}/lab-03.html")
+    page = open_page(f"{address}/lab-03-bill.html")
     page.wait_for_load_state("networkidle")
     with pytest.raises(AssertionError):
         checks.expect_stretched_brackets(page)
@@ -134,7 +134,6 @@ WRONG = {
     "pipeline-bubble": ("Math.min(p - 1 - rank, m)", "Math.min(p - rank, m)"),
     "communication-bill": ("const hops = 2 * (p - 1);", "const hops = 2 * p;"),
     "sharding-explorer": ("Math.max(1, num_kv_heads / n)", "num_kv_heads / n"),
-    "place-model": ("sum * values.length + at[name]", "sum + at[name]"),
 }
 
 
@@ -203,7 +202,7 @@ def draft(tmp_path):
         ("## What one token costs", "## Why\n\n```\nx\n```\n", "names no language"),
         ("## What one token costs", "It is 40 % faster.", "typed by hand"),
         ("| b200}}", "| nobody}}", "no source 'nobody'"),
-        ("{{figure: five_ways}}", "{{include: lab-01/none.md:#None}}", "no single file"),
+        ("{{figure: five_ways}}", "{{drawing: lab-01/none.svg | a}}", "no single file"),
     ],
 )
 def test_a_false_chapter_stops_the_build_with_its_line(draft, old, new, says):

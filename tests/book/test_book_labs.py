@@ -13,7 +13,7 @@ from labbook.markdown import BookError  # noqa: E402
 from labbook.names import human_bytes, microseconds, table  # noqa: E402
 
 pytestmark = pytest.mark.timeout(120)
-LABS = ("lab-01", "lab-02", "lab-03", "lab-04")
+LABS = ("lab-01", "lab-02", "lab-03", "lab-04", "lab-05")
 
 
 @pytest.mark.parametrize("prefix", LABS)
@@ -69,7 +69,7 @@ def test_a_screen_is_a_real_run_of_a_copy(tmp_path):
     cache = Cache(tmp_path / "cache", "")
     mistake = "row_parallel__averages_the_ranks"
     shown = screens.screen("lab-01", "starter", cache=cache, select="row_parallel", mistake=mistake)
-    assert shown.startswith("```console\n$ LAB_IMPL=starter pytest lab-01 -k row_parallel\n")
+    assert shown.startswith("```console\n$ pytest lab-01 -k row_parallel\n")
     assert "FAILED" in shown and "averaged instead of added" in shown
     assert str(tmp_path) not in shown and " in 0." not in shown
     again = screens.screen("lab-01", "starter", cache=cache, select="row_parallel", mistake=mistake)

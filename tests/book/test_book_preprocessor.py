@@ -14,7 +14,7 @@ math_core = pytest.importorskip("math_core", reason="needs the book's packages: 
 
 from labbook.__main__ import glossary, scripts, tooltips  # noqa: E402
 from labbook.cache import Cache, fingerprint  # noqa: E402
-from labbook.chapter import Build, _inline_drawings, _with_hints, render, unlink  # noqa: E402
+from labbook.chapter import Build, render  # noqa: E402
 from labbook.labs import solution  # noqa: E402
 from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
 
@@ -30,15 +30,10 @@ class Figures:
 
 @pytest.fixture
 def build(tmp_path):
-    """A repository with one README, and a namespace without the real labs."""
+    """A repository with one lab, and a namespace without the real labs."""
     repo = tmp_path / "repo"
     lab = repo / "phase-1" / "labs" / "lab-07-things"
     lab.mkdir(parents=True)
-    (lab / "README.md").write_text(
-        "# Lab\n\n## Background\n\nSee [the solution](solution.py), $x^2$.\n\n"
-        "```text\n# no heading\n```\n"
-        "\n### Deeper\n\nmore\n\n## Next\n\nother\n"
-    )
     calls = []
 
     def namespace(source):
@@ -124,8 +119,7 @@ def test_fences_keep_their_list_indentation(build):
         ("```text\n\n```", "empty"),
         ("```python\nx\n", "never closed"),
         ("```python\ndef (\n```", "python:"),
-        ("{{include: lab-07/none.md:#None}}", "no single file"),
-        ("{{include: lab-07/README.md:#Absent}}", "0 headings 'Absent'"),
+        ("{{drawing: lab-07/none.svg | a line}}", "no single file"),
         ("$$\\frac{1}$$", "formula"),
         ("$\\nosuch$", "formula"),
         ("{{nothing: x}}", "unknown directive"),
@@ -146,37 +140,6 @@ def test_what_cannot_be_done_stops_the_build_with_its_line(build, text, says):
     assert line in (3, 4), message
 
 
-def test_a_section_of_a_readme_is_included_without_dead_links(build):
-    shown = page(build, "{{include: lab-07/README.md:#Background}}\n")
-    assert "See the solution, <math>" in shown and "more" in shown
-    assert "other" not in shown and "](solution.py)" not in shown
-    assert unlink("[a](b.md) [c](https://x) [d](#e)") == "a [c](https://x) [d](#e)"
-
-
-def test_a_quantity_in_an_included_readme_is_computed_or_stops_the_build(build):
-    readme = next(build.repo.glob("phase-1/labs/*/README.md"))
-    readme.write_text("## Background\n\nIt takes 5\nms, `9 us` and $3$ hops; 7 %.\n")
-    text = "{{include: lab-07/README.md:#Background}}\n\n"
-    assert "typed by hand in README: lab-07/README.md:#Background: 'It takes 5 ms'" in failure(
-        build, text
-    )
-    said = '{{readme: lab-07 | f"takes {half(10):.0f} ms", "hops; 7 %"}}'
-    assert "It takes 5" in page(build, text + said)
-    readme.write_text(readme.read_text().replace("7 %", "8 %"))  # results of the chapter are cached
-    assert "chapter.md:3: the README does not say 'hops; 7 %'" in failure(build, text + said)
-
-
-def test_tasks_are_included_each_with_the_hints_for_its_functions(build):
-    text = "### task 1\n\nBegin.\n\n### task 7\n\nStretch. Look up.\n"
-    shown = _with_hints(text, "lab-01")
-    assert shown.startswith(
-        "### Task 1\n\nBegin.\n\n{{hints: lab-01:shards}}\n\n### Task 7 (stretch)"
-    )
-    assert shown.endswith(
-        "Look up.\n\n{{hints: lab-01:embedding_shard}}\n\n{{hints: lab-01:embedding_rank}}"
-    )
-
-
 def test_a_link_to_the_glossary_carries_the_definition(tmp_path):
     (tmp_path / "g.md").write_text(
         "# G\n\nBus bandwidth (busbw)\n: Bytes per *second*, as {{fact: n | n}}\ndoes. More.\n"
@@ -192,21 +155,17 @@ def test_a_link_to_the_glossary_carries_the_definition(tmp_path):
 def test_a_page_loads_the_widgets_that_it_uses(tmp_path):
     (tmp_path / "a-b.js").write_text("")
     assert 'src="widgets/a-b.js"' in scripts("<a-b></a-b>", tmp_path)
-    assert scripts("no widget", tmp_path) == ""
+    (tmp_path / "lab-python.js").write_text("")
+    used = scripts("<place-model>", tmp_path)
+    assert used.index("reader-storage.js") < used.index("lab-python.js")
+    assert scripts("no widget", tmp_path) == scripts("<lab-task>", tmp_path, runs=False) == ""
 
 
-def test_a_drawing_leaves_its_style_behind(tmp_path):
+def test_a_drawing_leaves_its_style_behind(build):
     drawing = Drawing(10, 10).standalone("one")
-    (tmp_path / "a.svg").write_text(drawing)
-    shown = _inline_drawings("![two](a.svg)", tmp_path)
+    (next(build.repo.glob("phase-1/labs/*")) / "a.svg").write_text(drawing)
+    shown = page(build, "{{drawing: lab-07/a.svg | two}}")
     assert "<style>" in drawing and "<style>" not in shown and 'aria-label="two"' in shown
-
-
-def test_an_error_inside_an_included_section_names_the_readme(build):
-    readme = next(build.repo.glob("phase-1/labs/*/README.md"))
-    readme.write_text("## Background\n\nfine\n\n$\\nosuch$\n")
-    message = failure(build, "{{include: lab-07/README.md:#Background}}\n")
-    assert "README.md" in message and "formula" in message
 
 
 def test_markdown_cannot_eat_a_formula(build):

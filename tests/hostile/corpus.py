@@ -5,14 +5,14 @@ A file's docstring says what it tries; the lines after it what must happen:
     lab: lab-04          of lab 01 otherwise
     base: solution       the lab's solution (or starter) stands before the file's own text
     expect: 0            the score; or `below 100, above 0`
-    outcome: crashed     an outcome that at least one claim must have
+    outcome: todo        an outcome that at least one claim must have
     loses, keeps: test_* claims that must not, or must, be earned
-    says: line           a word that the next step must hold
+    says: line           words that a claim's message must hold
     every: wrong         every function of the lab is the one of that name
     encode: crlf         how the text becomes bytes: crlf, cr, nul, or a codec
     first: # text        a line before everything else
     pad: 3000000         bytes of comments before everything else
-    ends: no             waits as long as it is let: graded with short limits, as time-outs are
+    ends: no             waits as long as it is let: graded with short limits
 """
 
 import ast
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def ends(self) -> bool:
-        return self.header.get("ends") != "no" and self.header.get("outcome") != "timeout"
+        return self.header.get("ends") != "no"
 
     @property
     def group(self) -> str:
@@ -84,26 +84,25 @@ class Case:
         high = re.search(r"below (\d+)", text)
         return int(low[1]) + 1 if low else 0, int(high[1]) - 1 if high else 100
 
-    def problems(self, result) -> list[str]:
-        """What is wrong with this result; nothing, if the grader did its work."""
-        wrong = []
-        if result["status"] != "graded":
-            return [f"not graded: {result['problem']}"]
+    def problems(self, entry) -> list[str]:
+        """What is wrong with labkit's entry; nothing, if the grader did its work."""
+        wrong, score = [], entry["points"]["earned"]
         low, high = self.deserves()
-        if not low <= result["score"] <= high:
-            wrong.append(f"scored {result['score']}, deserves {low} to {high}")
-        outcomes = {claim["outcome"] for claim in result["claims"]}
-        if "outcome" in self.header and self.header["outcome"] not in outcomes:
-            wrong.append(f"no claim is {self.header['outcome']}, but {sorted(outcomes)}")
-        earned = {claim["name"]: claim["earned"] for claim in result["claims"]}
+        if not low <= score <= high:
+            wrong.append(f"scored {score}, deserves {low} to {high}")
+        passed = {claim["name"]: claim["outcome"] == "passed" for claim in entry["claims"]}
         for key, should in (("loses", False), ("keeps", True)):
             for pattern in re.split(r",\s*", self.header.get(key, "")):
-                names = [name for name in earned if fnmatch(name, pattern)]
+                names = [name for name in passed if fnmatch(name, pattern)]
                 if pattern and not names:
                     wrong.append(f"no claim is called {pattern}")
-                wrong += [f"{name} earned {earned[name]}" for name in names if bool(earned[name]) != should]
-        if result["integrity"] != "isolated":
-            wrong.append("not isolated")
+                wrong += [f"{name}: {passed[name]}" for name in names if passed[name] != should]
+        outcomes = {claim["outcome"] for claim in entry["claims"]}
+        if self.header.get("outcome", "failed") not in outcomes | {"failed"}:
+            wrong.append(f"no claim is {self.header['outcome']}, but {sorted(outcomes)}")
+        said = " ".join(claim["message"] for claim in entry["claims"])
+        if self.header.get("says", "") not in said:
+            wrong.append(f"does not say {self.header['says']!r}, but {said[:300]!r}")
         return wrong
 
 

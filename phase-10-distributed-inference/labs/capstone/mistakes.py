@@ -20,6 +20,11 @@ a quantised width may be cut anywhere.
 The elements of a block share one scale: half a block on a rank has no scale of its own.
     width % (tp_size * block)  ->  width % tp_size
 
+split_faults__the_last_block_may_be_a_part
+a ragged width is dealt out block by block, the last one as it is.
+Ranks hold shards of equal width: where it is no whole number of blocks, a cut falls into one.
+    width % (tp_size * block)  ->  -(-width // block) % tp_size
+
 Rejected by: test_sequence_kv_bytes__windows_latents_and_states
 
 sequence_kv_bytes__latent_divided
@@ -73,6 +78,11 @@ A start that loads its weights may still end in "No available memory for the cac
     sequence_kv_bytes(layers, tokens, tp_size) <= free  ->  weights_bytes <= budget
     low == full_context  ->  weights_bytes <= budget
 
+memory_verdicts__no_more_than_the_model_can
+tokens above full_context are taken for full_context.
+Whether a model can is another question than whether memory can; a longer one is asked for as well.
+    sequence_kv_bytes(layers, tokens,  ->  sequence_kv_bytes(layers, min(tokens, full_context),
+
 Rejected by: test_touched_bytes__experts_that_somebody_chose
 
 touched_bytes__all_experts
@@ -108,14 +118,12 @@ Attention's kernels are kernels of their own: no arithmetic hides their reading.
     reading, arithmetic = weight_bytes  ->  reading, arithmetic = (weight_bytes + kv_bytes)
     arithmetic) + kv_bytes / memory_bytes_per_s  ->  arithmetic)
 
-Rejected by: test_ridge_tokens__where_the_roofs_meet
-
-ridge_tokens__without_the_two
-a weight costs one operation per token.
-It is multiplied and added: the ridge lies at half as many tokens.
-    (2 * memory_bytes_per_s)  ->  memory_bytes_per_s
-
 Rejected by: test_prefill_compute_s__grows_with_the_square_as_well
+
+prefill_compute_s__one_token
+the weights are multiplied with one token of the prompt only.
+All its tokens pass through them, in one step.
+    macs, prompt_tokens, *speeds  ->  macs, 1, *speeds
 
 prefill_compute_s__linear
 a prompt twice as long takes twice as long.
@@ -166,6 +174,11 @@ a plan that is too slow for one client may still be chosen.
 Throughput per GPU grows with the batch, and so does the time of every token.
     filter(within, plans)  ->  plans
 
+choose__any_other_is_close
+the best of any other plan makes it close, be it far behind typically.
+The question is which of two to take: the choice, or the one that would be taken in its place.
+    per_gpu(second, 0) >=  ->  max(per_gpu(plan, 0) for plan in kept[1:]) >=
+
 Rejected by: test_regret__is_what_the_choice_costs
 
 regret__error_of_the_number
@@ -193,6 +206,17 @@ The longest stay is that of the rank that came first: it holds all of the waitin
     min(times)  ->  max(times)
     mine - sum(transfer[-1])  ->  sum(transfer[-1]) - mine
 
+decompose__all_reduces_only
+only all-reduces are taken for collectives.
+Ranks meet in an all-gather as well: whoever comes early waits in it, and that is no computing.
+    for *_, entered, left in step["collectives"]]
+    ->  for what, _, entered, left in step["collectives"] if what == "all_reduce"]
+
+decompose__one_length_for_all_ranks
+every rank's step is taken to last as long as the first rank's.
+Ranks leave the last collective together and go on computing, each for a time of its own.
+    step["end_us"] - step["start_us"]  ->  steps[0]["end_us"] - steps[0]["start_us"]
+
 Rejected by: test_link_line__is_the_line_through_the_medians
 
 link_line__through_the_means
@@ -219,38 +243,299 @@ the whole time is divided by the microbatches.
 The first result needs all stages; the pace is what follows.
     statistics.median(gaps) if gaps else busy[-1]  ->  done[-1] / len(done)
 
-Rejected by: test_diagnose__a_link_is_slow_or_unsteady
+Rejected by: test_used_by_others__is_what_no_rank_did
 
-diagnose__the_mean_transfer
-a link whose mean transfer is long is called slow.
-The mean moves with one bad step in ten; the typical step says whether the link is slow.
-    "cause": cause  ->  "cause": "slow-link" if cause == "unsteady-link" else cause
+used_by_others__clocks_that_disagree
+a rank that used more than its core was busy is counted as less than nobody.
+Two clocks never agree: what is below zero in one sample hides somebody in another.
+    max(0, c - r)  ->  c - r
 
-Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
+used_by_others__busy_is_others
+a busy core is taken for somebody else's.
+The rank itself uses it, and spins where it waits: only what lies beyond is another's.
+    max(0, c - r)  ->  c
 
-diagnose__no_neighbour
+Rejected by: test_slowest_rank__by_the_median_of_its_computing
+
+slowest_rank__beside_the_next
+the slowest rank is compared with the next one.
+Two slow ranks of four then look healthy: compare with the fastest.
+    max(medians) / min(medians)  ->  max(medians) / sorted(medians)[max(0, len(medians) - 2)]
+
+slowest_rank__by_the_mean
+the mean step is taken for the typical one.
+One long interruption moves the mean: a rank that stopped once is not slow.
+    statistics.median(times)  ->  statistics.fmean(times)
+
+Rejected by: test_look_at_ranks__a_slow_rank_is_who_the_others_wait_for
+
+look_at_ranks__no_neighbour
 who uses the slow rank's core is not asked.
 A throttled device is replaced; a neighbour is moved. The busy core tells them apart.
-    "cause": cause  ->  "cause": "slow-rank" if cause == "busy-neighbour" else cause
+    "busy-neighbour" if foreign[rank] > 0.1 else "slow-rank"  ->  "slow-rank"
 
-Rejected by: test_diagnose__the_start_up_tells
+look_at_ranks__at_the_fastest_pace
+the cost is reckoned at the pace of the fastest rank.
+Mended, the slow rank is as slow as the others: the slowest of them then sets the step.
+    longest = max(  ->  longest = min(
 
-diagnose__timings_only
-the start-up is not read.
-Two replicas and copied KV heads run fast: only memory, and what the log said, show them.
-    found = fault  ->  found = found if rule in (_replicas, _copied_heads) else fault
+look_at_ranks__of_the_computing
+the cost is a part of the slow rank's computing.
+What users feel is the step: waiting and transfer are in it.
+    / mean_step_us(evidence)  ->  / means[rank]
 
-Rejected by: test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage
+look_at_ranks__over_its_own_step
+the cost is a part of the slow rank's own steps.
+Every look has its cost over the same mean_step_us, or two costs could not be compared.
+    mean_step_us(evidence), **  ->  mean_step_us({"ranks": [evidence["ranks"][rank]]}), **
 
-diagnose__more_microbatches
-a large bubble is answered with more microbatches.
-With one slow stage the others stay idle however many there are: look at the busy times.
-    found = fault  ->  found = ("starved", None, fault[2]) if fault[0] == "slow-stage" else fault
+Rejected by: test_look_at_ranks__a_capture_that_is_worth_nothing
+
+look_at_ranks__others_on_the_machine
+a capture is believed although others used the cores.
+Their load makes ranks slow, and goes away with them: nothing can be concluded.
+    if any(share > 0.1  ->  if any(share > 9
+
+look_at_ranks__the_neighbour_disturbs
+others on the slow rank's own core make the capture worthless.
+They are the incident: the rank is slow because of them.
+    if not (slow and core == rank)  ->  if core >= 0
+
+Rejected by: test_decode_transfer__is_of_whole_decode_steps
+
+decode_transfer__prefills_too
+prefills are steps like the others.
+Their payload is ten times a decode step's: a 99th percentile of all is one of prefills.
+    if step["tokens"] == step["requests"]  ->  if step["tokens"]
+
+decode_transfer__the_longest_message
+the longest transfer of a step stands for all of it.
+A step needs all its collectives, one after the other: add them up.
+    sum(times)  ->  max(times)
+
+decode_transfer__the_worst
+the worst step is taken for the 99th percentile.
+One bad step in a thousand is nobody's fault, and every run has one.
+    decode[int(0.99 * (len(decode) - 1))]  ->  decode[-1]
+
+decode_transfer__few_tokens
+a step with few tokens is taken for a decode step.
+A prompt of two tokens is a prefill too: its step has more tokens than requests.
+    step["tokens"] == step["requests"]  ->  step["tokens"] <= 2 * step["requests"]
+
+Rejected by: test_look_at_link__a_link_is_slow_or_unsteady
+
+look_at_link__one_kind
+a link whose tail is long is called slow.
+The typical step says whether the link is slow; an unsteady one is healthy most of the time.
+    "slow-link" if typical > 1.6 else "unsteady-link"  ->  "slow-link"
+
+look_at_link__tail_of_this_run
+the tail is compared with this run's own median.
+Every run has a tail. The healthy run's says how long it may be.
+    zip(decode_transfer(evidence), decode_transfer(healthy), strict=True)
+    ->  zip(decode_transfer(evidence), decode_transfer(healthy)[:1] * 2, strict=True)
+
+look_at_link__cost_of_all_transfers
+the whole transfer is called the fault's cost.
+A healthy link needs time as well: only what lies beyond is saved.
+    (now_us - usual_us)  ->  now_us
+
+Rejected by: test_requests_in_flight__by_littles_law
+
+requests_in_flight__how_many_came
+the requests are counted.
+Four that come one after the other are one in flight.
+    (sum(gone) - sum(came)) / (max(gone) - min(came))  ->  float(len(came))
+
+requests_in_flight__the_first_token
+a request is taken for gone with its first token.
+It stays until its last one: decoding is most of its time.
+    ["token_us"][-1]  ->  ["token_us"][0]
+
+requests_in_flight__from_zero
+the window begins at 0.
+Clocks begin anywhere: it begins with the first arrival.
+    (max(gone) - min(came))  ->  max(gone)
+
+Rejected by: test_look_at_requests__fewer_than_stages
+
+look_at_requests__fewer_than_stages_by_a_hair
+anything below the number of stages starves.
+At the ends of a window requests come and go: half a request is noise.
+    stages - 0.5  ->  stages
+
+look_at_requests__fill_and_drain
+the fill-drain bubble of a batch is taken for a running server.
+Lab 04's (p-1)/(p+m-1) fills and drains once per batch; here m requests go round and round, and
+keep m of p stages busy. The two agree for m = 1 alone.
+    1 - in_flight / stages  ->  (stages - 1) / (stages + in_flight - 1)
+
+Rejected by: test_look_at_stages__one_is_busier_than_the_typical
+
+look_at_stages__beside_the_fastest
+a stage is compared with the fastest one.
+A fast stage makes no other one slow: it waits.
+    statistics.median_low(busy)  ->  min(busy)
+
+look_at_stages__between_two
+of an even number of stages the typical one lies between two.
+Of two stages the slow one then is part of what is typical.
+    statistics.median_low(busy)  ->  statistics.median(busy)
+
+look_at_stages__pace_alone
+the cost is that of the pace, without the fill and the drain.
+A slow stage costs its microbatches' waiting, and a few microbatches pay the fill once each.
+    1 - without / with_it  ->  1 - typical / longest
+
+Rejected by: test_look_at_start_up__engines_and_copies
+
+look_at_start_up__timings_only
+engines of their own are not looked for.
+Two replicas run fast: only memory, and what the log said, show them.
+    if engines > 1:  ->  if engines > 99:
+
+look_at_start_up__copies_are_needed
+KV heads that are held twice are taken as planned.
+The second GPU then buys no cache.
+    if copies > 1:  ->  if copies > 99:
+
+look_at_start_up__stages_forgotten
+the planned ranks are those of tensor parallelism alone.
+Stages are ranks as well: world_size counts both.
+    plan["tp_size"] * plan["pp_size"]  ->  plan["tp_size"]
+
+look_at_start_up__processes
+the processes are counted.
+A log may lack some; each says the size of its own world.
+    / process["world_size"]  ->  / max(1, len(evidence["start_up"]) // process["world_size"])
+
+look_at_start_up__whole_engines
+engines are counted in whole ones.
+Six planned ranks in worlds of four are one and a half: that plan runs nowhere either.
+    engines > 1  ->  engines >= 2
+
+Rejected by: test_share_waited__of_all_ranks_together
+
+share_waited__issuing_is_waiting
+to issue a transfer is taken for waiting.
+The call returns at once: the products go on behind it.
+    lane == "wait"  ->  lane != "GEMM"
+
+share_waited__mean_of_ranks
+the ranks' shares are averaged, whatever their steps take.
+All waiting over all time: a short step counts for less.
+    return waits / steps
+    ->  return statistics.fmean(_share_of(rank) for rank in spans)
+
+share_waited__the_last_to_begin
+a rank's step ends with the span that begins last.
+Two lanes overlap: an early transfer may end after the GEMM that began behind it.
+    max(span[3] for span in rank)  ->  max(rank, key=lambda span: span[2])[3]
+
+Rejected by: test_look_at_overlap__against_the_healthy_step
+
+look_at_overlap__any_waiting
+every training step that waits has lost its overlap.
+The last transfer of a pipeline has nothing to hide behind: compare with the healthy step.
+    if lost >= 0.1  ->  if waited > 0
+
+look_at_overlap__any_difference
+it waits less than on the healthy day, and that counts as a fault.
+A run that hides more of its transfers than the healthy one has lost nothing.
+    lost >= 0.1  ->  abs(lost) >= 0.1
+
+Rejected by: test_diagnose__asks_in_order
+
+diagnose__the_last_word
+the last fault that is found is the answer.
+A slow rank makes the others wait, and a wrong start-up makes all of it slow: ask in order, and
+stop.
+    break  ->  pass
+
+diagnose__link_first
+the link is asked before the ranks.
+The cheapest explanation is not the first one to ask: where a rank is slow, the others wait in
+collectives, and only their shortest stay is the link's.
+    look_at_ranks, look_at_link]  ->  look_at_link, look_at_ranks]
+
+diagnose__the_start_up_last
+the start-up is read after the timings.
+It shows what no clock shows, and explains timings that look ill.
+    looks = [look_at_start_up, look_at_ranks, look_at_link]
+    ->  looks = [look_at_ranks, look_at_link, look_at_start_up]
+
+Rejected by: test_transfer_s__behind_the_computing_or_after_it
+
+transfer_s__layers_wait_for_the_prefill
+the layers are sent one by one, and only after the prefill.
+Then nothing is hidden: a layer may leave as soon as it is computed.
+    max(free_s, layer * prefill_s / num_layers)  ->  max(free_s, prefill_s)
+
+transfer_s__the_link_carries_all_at_once
+each layer's message begins when the layer is ready, whether the link is free or not.
+A link that is too slow falls behind: messages queue.
+    max(free_s, layer * prefill_s / num_layers)  ->  layer * prefill_s / num_layers
+
+transfer_s__one_latency_for_all_layers
+the latency is paid once.
+Each message pays it; many small ones may cost more than one large one.
+    latency_s + kv_bytes / num_layers / link
+    ->  (latency_s * link_bytes_per_s + kv_bytes) / num_layers / link
+
+transfer_s__ready_before_it_is_computed
+a layer's cache is sent before the layer is computed.
+Layer 1 is ready when its part of the prefill is over.
+    range(1, num_layers + 1)  ->  range(num_layers)
+
+transfer_s__from_the_start
+the seconds are counted from the start of the prefill.
+What matters is what comes on top of it.
+    return free_s - prefill_s  ->  return free_s
+
+Rejected by: test_pools_or_one__where_two_pools_pay
+
+pools_or_one__prompts_cost_nothing
+in one pool the steps have all the time.
+That is the very thing that two pools are for: prompts interrupt everybody's answers.
+    (1 if first_pool else 1 - busy)  ->  1
+
+pools_or_one__all_engines_answer
+with two pools all engines answer.
+Those that prefill do nothing else.
+    answering = engines - first_pool  ->  answering = engines
+
+pools_or_one__all_engines_prefill
+with two pools prompts spread over all engines.
+They go to the first pool only.
+    (first_pool or engines)  ->  engines
+
+pools_or_one__two_whenever_shorter
+two pools are taken even where one is as good.
+Within 5% the simpler one wins: no cache has to travel.
+    together["tpot_s"] <= 1.05 * best["tpot_s"]  ->  together["tpot_s"] <= best["tpot_s"]
+
+pools_or_one__never_waits
+the wait for the prompts ahead is left out.
+At 80% load a prompt waits for twice its own length.
+    prefill_s * (1 + busy / (1 - busy) / 2)  ->  prefill_s
+
+pools_or_one__sent_in_one_pool_too
+the transfer is added to one pool as well.
+There the cache stays where it is.
+    sent_s * (first_pool > 0)  ->  sent_s
+
+pools_or_one__the_shortest_ttft
+the shortest first token decides.
+Both are reported; the choice asked for is by the time per token.
+    best = min(found, key=lambda one: one["tpot_s"])
+    ->  best = min(found, key=lambda one: one["ttft_s"])
 """
 
 # These take what the solution says, and change it; it stands here under names of its own.
 
-_decompose, _diagnose = decompose, diagnose
+_decompose, _look_at_ranks, _look_at_link = decompose, look_at_ranks, look_at_link
+_look_at_stages = look_at_stages
 
 
 def decompose__compares_clocks(evidence):
@@ -270,15 +555,15 @@ def decompose__compares_clocks(evidence):
     return parts
 
 
-def diagnose__who_is_last(evidence):
+def look_at_ranks__who_is_last(evidence):
     """the rank that comes last most often is called slow.
 
     Somebody is always last: a healthy rank that is 3% slower is last nearly every time.
 
-    Rejected by: test_diagnose__healthy_or_worth_nothing
+    Rejected by: test_look_at_ranks__a_capture_that_is_worth_nothing
     """
-    found = _diagnose(evidence)
-    if "ranks" not in evidence or found["cause"] != "healthy":
+    found = _look_at_ranks(evidence)
+    if found["cause"] != "healthy":
         return found
     last = [0] * len(evidence["ranks"])
     for steps in zip(*(rank["steps"] for rank in evidence["ranks"]), strict=True):
@@ -290,30 +575,28 @@ def diagnose__who_is_last(evidence):
     return found
 
 
-def diagnose__the_busy_rank(evidence):
+def look_at_ranks__the_busy_rank(evidence):
     """the rank at 99% of its core is called the bottleneck.
 
     It spins in a wait. The slow one may be the one that the monitor shows at 50%.
 
-    Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
+    Rejected by: test_look_at_ranks__a_slow_rank_is_who_the_others_wait_for
     """
-    found = _diagnose(evidence)
+    found = _look_at_ranks(evidence)
     if found["cause"] in ("slow-rank", "busy-neighbour"):
         shares = [sum(column) for column in zip(*evidence["processor"]["ranks"], strict=True)]
         found |= {"where": max(range(len(shares)), key=shares.__getitem__)}
     return found
 
 
-def diagnose__time_in_collectives_is_network(evidence):
+def look_at_link__time_in_collectives_is_network(evidence):
     """a run that spends its time in collectives is given a slow link.
 
     Ranks that wait for a slow one are in a collective too.
 
-    Rejected by: test_diagnose__a_slow_rank_is_who_the_others_wait_for
+    Rejected by: test_look_at_link__a_link_is_slow_or_unsteady
     """
-    found = _diagnose(evidence)
-    if "ranks" not in evidence or not evidence["ranks"][0]["steps"][0]["collectives"]:
-        return found
+    found = _look_at_link(evidence)
     inside = whole = 0
     for rank in evidence["ranks"]:
         for step in rank["steps"]:
@@ -322,74 +605,20 @@ def diagnose__time_in_collectives_is_network(evidence):
     return found | {"cause": "slow-link", "where": "link"} if inside > 0.3 * whole else found
 
 
-def diagnose__prefills_are_a_tail(evidence):
-    """a 99th percentile far above the median is called an unsteady link.
-
-    The slowest steps hold a prompt: their payload is ten times a decode step's.
-
-    Rejected by: test_diagnose__healthy_or_worth_nothing
-    """
-    found = _diagnose(evidence)
-    if "ranks" not in evidence or found["cause"] != "healthy":
-        return found
-    transfer = sorted(sum(times) for times in _decompose(evidence)["transfer_us"])
-    if transfer[int(0.99 * len(transfer))] > 1.5 * statistics.median(transfer) > 0:
-        return found | {"cause": "unsteady-link", "where": "link"}
-    return found
-
-
-def diagnose__others_on_the_machine(evidence):
-    """a capture is believed although others used the cores.
-
-    Their load makes ranks slow, and goes away with them: nothing can be concluded.
-
-    Rejected by: test_diagnose__healthy_or_worth_nothing
-    """
-    if "processor" in evidence and "ranks" in evidence:
-        own = evidence["processor"]["ranks"]
-        return _diagnose(evidence | {"processor": {"ranks": own, "cores": own}})
-    return _diagnose(evidence)
-
-
-def diagnose__the_stage_that_waits(evidence):
+def look_at_stages__the_stage_that_waits(evidence):
     """the stage that waits longest is called slow.
 
     It stands behind the slow one.
 
-    Rejected by: test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage
+    Rejected by: test_look_at_stages__one_is_busier_than_the_typical
     """
-    found = _diagnose(evidence)
+    found = _look_at_stages(evidence)
     if found["cause"] == "slow-stage":
         waits = [sum(had - asked for asked, had, *_ in st) for st in evidence["microbatches"]]
         return found | {"where": max(range(len(waits)), key=waits.__getitem__)}
     return found
 
 
-def diagnose__requests_so_far(evidence):
-    """the fill-drain bubble of a batch is taken for a running server.
-
-    Lab 04's (p-1)/(p+m-1) fills and drains once per batch; here m requests go round and round, and
-    keep m of p stages busy. The two agree for m = 1 alone.
-
-    Rejected by: test_diagnose__a_pipeline_is_starved_or_has_a_slow_stage
-    """
-    found = _diagnose(evidence)
-    if found["cause"] == "starved":
-        p, m = evidence["plan"]["pp_size"], len(evidence["requests"])
-        return found | {"cost": (p - 1) / (p + m - 1)}
-    return found
-
-
-def diagnose__any_waiting_is_lost_overlap(evidence):
-    """every training step that waits has lost its overlap.
-
-    The last transfer of a pipeline has nothing to hide behind: compare with the healthy step.
-
-    Rejected by: test_diagnose__an_overlap_that_is_lost
-    """
-    found = _diagnose(evidence)
-    if "spans" in evidence and any(
-        span[0] == "wait" for rank in evidence["spans"] for span in rank
-    ):
-        return found | {"cause": "no-overlap"}
-    return found
+def _share_of(rank):
+    waits = sum(ended - began for lane, _, began, ended in rank if lane == "wait")
+    return waits / (max(span[3] for span in rank) - min(span[2] for span in rank))

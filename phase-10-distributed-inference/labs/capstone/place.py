@@ -6,7 +6,8 @@
     python place.py facts            published measurements against this arithmetic
     python place.py live             plan the tiny model on two CPU ranks, start it, reconcile
 
-LAB_IMPL=starter runs it on your functions of labs 01 to 04 and of the capstone.
+LAB_IMPL=starter runs it on your functions of labs 01 to 04 and of the capstone; a model with
+experts needs those of lab 05 too.
 """
 
 import argparse
@@ -14,10 +15,25 @@ import json
 import sys
 from dataclasses import dataclass, replace
 
-from planner import calibrate, command, facts, hardware, models, own, picture, plans, report, scores
+from planner import (
+    calibrate,
+    command,
+    facts,
+    hardware,
+    labs,
+    models,
+    overrides,
+    picture,
+    plans,
+    report,
+    scores,
+    two_pools,
+)
 from planner.timing import Load
 
 from labkit.loading import run_program
+
+DEFAULT_NETWORK = "400 GbE"
 
 
 def whole(text):
@@ -50,6 +66,48 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"place.py: {message}\n")
 
 
+OPTIONS = {
+    "--model": dict(help="a shipped name (python place.py models)"),
+    "--config": dict(help="a config.json, or a folder with one (its safetensors: exact bytes)"),
+    "--quant": dict(help="weights as if quantised: bf16, fp8, fp8-block, int4, mxfp4, nvfp4"),
+    "--gpu": dict(help="a name of lab 03's hardware.json"),
+    "--gpus": dict(type=whole, help="GPUs in a node (default: as the GPU is sold)"),
+    "--nodes": dict(type=whole, default=1),
+    "--box": dict(
+        help="a JSON file: gpu, gpus_per_node, link, network, links, constants, engine, "
+        "price_per_gpu_hour"
+    ),
+    "--link": dict(help="the link inside a node, a name of hardware.json (default: the GPU's)"),
+    "--network": dict(
+        default=DEFAULT_NETWORK, help="the link between nodes (default: %(default)s)"
+    ),
+    "--measured": dict(help="measurements.json of `make measure-comm`, in place of --link"),
+    "--engine": dict(default="vllm", help="vllm, vllm-0.5, vllm-eager, sglang, trtllm"),
+    "--prompt": dict(type=whole, default=1000, help="tokens (default: %(default)s)"),
+    "--output": dict(type=whole, default=500, help="tokens (default: %(default)s)"),
+    "--concurrency": dict(type=whole, default=64, help="clients (%(default)s)"),
+    "--ttft": dict(type=above, help="most seconds to the first token"),
+    "--tpot": dict(type=above, help="most seconds per further token"),
+    "--context": dict(type=whole, help="longest context wanted (default: the model's)"),
+    "--utilization": dict(
+        type=part, default=0.92, help="--gpu-memory-utilization (%(default)s, as vLLM 0.32.0)"
+    ),
+    "--kv-dtype": dict(choices=["auto", "fp8"], default="auto"),
+    "--batched-tokens": dict(type=whole, help="tokens of a step (vLLM's default)"),
+    "--max-seqs": dict(type=whole, help="sequences of a step (vLLM's default)"),
+    "--price": dict(type=above, help="of one GPU for one hour"),
+    "--calibrate": dict(help='a measured row: {"plan": {"tp": 2}, "tokens_per_s": 1234} or tpot_s'),
+    "--plan": dict(help="look at this plan of the table instead of the choice: TP4, '2 x TP4'"),
+    "--check": dict(help="hold a vLLM start-up log against the plan"),
+    "--svg": dict(help="write the picture here"),
+    "--json": dict(action="store_true", help="print JSON"),
+    "--pools": dict(action="store_true", help="also: one pool, or prefill and decode in two?"),
+    "--all": dict(action="store_true", help="print every plan"),
+    "--facts-file": dict(help="facts: rows of your own instead of the shipped ones"),
+    "--rules": dict(action="store_true", help="facts: rules of thumb on the same rows"),
+}
+
+
 def parser():
     make = Parser(
         prog="place.py",
@@ -57,52 +115,10 @@ def parser():
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = make.add_argument
-    add(
-        "what",
-        nargs="?",
-        default="plan",
-        help="plan (the default), facts, live, or models: list what is shipped",
-    )
-    add("--model", help="a shipped name (python place.py models)")
-    add("--config", help="a config.json, or a folder with one (its safetensors give exact bytes)")
-    add("--quant", help="weights as if quantised: bf16, fp8, fp8-block, int4, mxfp4, nvfp4")
-    add("--gpu", help="a name of gpus.json")
-    add("--gpus", type=whole, help="GPUs in a node (default: as the GPU is sold)")
-    add("--nodes", type=whole, default=1)
-    add(
-        "--box", help="a JSON file of your own: gpu, link, network, links, constants, engine, price"
-    )
-    add("--link", help="the link inside a node, a name of links.json (default: the GPU's)")
-    add("--network", default="400 GbE", help="the link between nodes (default: %(default)s)")
-    add("--measured", help="measurements.json of `make measure-comm`, in place of --link")
-    add(
-        "--engine", default="vllm", help="its host time: vllm, vllm-0.5, vllm-eager, sglang, trtllm"
-    )
-    add("--prompt", type=whole, default=1000, help="tokens (default: %(default)s)")
-    add("--output", type=whole, default=500, help="tokens (default: %(default)s)")
-    add("--concurrency", type=whole, default=64, help="clients (%(default)s)")
-    add("--ttft", type=above, help="most seconds to the first token")
-    add("--tpot", type=above, help="most seconds per further token")
-    add("--context", type=whole, help="longest context wanted (default: the model's)")
-    add(
-        "--utilization",
-        type=part,
-        default=0.92,
-        help="--gpu-memory-utilization (default: %(default)s, as vLLM 0.32.0)",
-    )
-    add("--kv-dtype", choices=["auto", "fp8"], default="auto")
-    add("--batched-tokens", type=whole, help="tokens of a step (vLLM's default)")
-    add("--max-seqs", type=whole, help="sequences of a step (vLLM's default)")
-    add("--price", type=above, help="of one GPU for one hour")
-    add("--calibrate", help='a measured row: {"plan": {"tp": 2}, "tokens_per_s": 1234} or "tpot_s"')
-    add("--plan", help="look at this plan of the table instead of the choice, as TP4 or '2 x TP4'")
-    add("--check", help="hold a vLLM start-up log against the plan")
-    add("--svg", help="write the picture here")
-    add("--json", action="store_true", help="print JSON")
-    add("--all", action="store_true", help="print every plan")
-    add("--facts-file", help="facts: rows of your own instead of the shipped ones")
-    add("--beside", action="store_true", help="facts: other planners' rules on the same rows")
+    verbs = "plan (the default), facts, live, or models: list what is shipped"
+    make.add_argument("what", nargs="?", default="plan", help=verbs)
+    for name, words in OPTIONS.items():
+        make.add_argument(name, **words)
     return make
 
 
@@ -132,7 +148,7 @@ def understood(options):
     """(model, box, load) of the options. ValueError in one sentence."""
     if bool(options.model) == bool(options.config):
         raise ValueError("name the model: either --model NAME or --config PATH")
-    mine = own.read_json(options.box) if options.box else {}
+    mine = overrides.read_json(options.box) if options.box else {}
     model = models.read(options.model or options.config, options.quant)
     asked = (options.nodes, options.gpus, options.link, options.network, options.engine)
     box = hardware.box(options.gpu, *asked, mine)
@@ -162,7 +178,7 @@ def understood(options):
         max_model_len=context,
     )
     if options.calibrate:
-        row = own.read_json(options.calibrate)
+        row = overrides.read_json(options.calibrate)
         box = calibrate.by_row(model, box, load, row)
     return model, box, load
 
@@ -241,11 +257,13 @@ def nearest(candidates, options):
 def text(a):
     model, box, load, shown = a.model, a.box, a.load, a.shown
     size, choice = models.total_elements(model) / 1e9, a.found["choice"]
+    yield labs.answered_by()
     yield (
         f"{model.name}: {size:.1f} B parameters, {model.quantisation.name}; "
         f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {box.nodes * box.gpus_per_node} GPUs; "
         f"{load.concurrency} clients, {load.prompt} tokens in, {load.output} out"
     )
+    yield assumptions(a.options, box)
     yield from (f"note: {note}" for note in (*model.notes, *box.notes))
     yield f"\nPlan {shown.name}" + ("" if choice else ": NOT a choice, the nearest miss")
     yield from report.inequality_lines(a.rows)
@@ -254,16 +272,28 @@ def text(a):
         yield from report.term_lines(shown)
     yield f"\nAll {len(a.candidates)} legal plans, best tokens/s per GPU first"
     limit = len(a.candidates) if a.options.all else 12
-    yield from report.table_lines(a.candidates, choice, box.price_per_gpu_hour, limit)
+    limits = (a.options.ttft, a.options.tpot)
+    yield from report.table_lines(a.candidates, choice, box.price_per_gpu_hour, limit, limits)
     if a.forbidden:
         yield "  not legal: " + "; ".join(f"{n} ({', '.join(f)})" for n, f in a.forbidden.items())
     yield ""
     yield from verdict_lines(model, box, load, a.found, shown)
+    if a.options.pools and shown.times:
+        yield from two_pools.lines(model, box, load, shown)
     if shown.times:
         yield "\nType"
         yield from (f"  [{where}] {line}" for where, line in a.commands)
         yield "and read (vLLM 0.32.0)"
         yield from command.expected_lines(a.expected)
+
+
+def assumptions(options, box):
+    """What the answer rests on, asked for or not: the network between nodes, and the limits."""
+    chosen = options.network != DEFAULT_NETWORK or options.box
+    network = f"{options.network}{'' if chosen else ' (default)'}" if box.nodes > 1 else "none"
+    ttft, tpot = (report.seconds_text(s) if s else "none" for s in (options.ttft, options.tpot))
+    broken = "; ! marks a time above its limit" if options.ttft or options.tpot else ""
+    return f"network between nodes: {network}; limits: TTFT {ttft}, TPOT {tpot}{broken}"
 
 
 def verdict_lines(model, box, load, found, shown):
@@ -319,7 +349,7 @@ def as_json(a):
 
 def check(a):
     options, shown = a.options, a.shown
-    log = own.read_text(options.check)
+    log = overrides.read_text(options.check)
     found = command.check(log, a.model, a.box, shown, a.load, a.candidates)
     if options.json:
         print(json.dumps(found))
@@ -337,13 +367,13 @@ def check(a):
 
 def show_facts(options):
     rows = facts.load_rows(options.facts_file or facts.SHIPPED)
-    return scores.show(rows, options.json, options.all, options.beside)
+    return scores.show(rows, options.json, options.all, options.rules)
 
 
 def live(options):
-    from planner import live as rooms
+    from planner import live_run
 
-    return rooms.run()
+    return live_run.run()
 
 
 if __name__ == "__main__":

@@ -10,36 +10,26 @@ The planner (planner/, place.py) calls these functions, and yours of labs 01 to 
 import math
 import statistics
 
+from arguments import ABOVE_ZERO, ANYTHING, COUNT, PART, ZERO_OR_MORE, checked, require
+
 # --- Part A: place a model ----------------------------------------------------------------------
 
 
-def require(**quantities):
-    """Raise ValueError, naming argument and value, unless all are positive finite numbers. (Given.)
-
-    A name that ends in `_or_zero` may be 0, and is shown without these words.
-    """
-    for name, value in quantities.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        zero = name.endswith("_or_zero")
-        if not (number and math.isfinite(value) and (value > 0 or zero and value == 0)):
-            text = "a number, 0 or more" if zero else "a number above 0"
-            raise ValueError(f"{name.removesuffix('_or_zero')} must be {text}, not {value!r}")
-
-
+@checked(tp_size=COUNT, pp_size=COUNT)
 def split_faults(model, tp_size, pp_size):
     """Return the names of everything that forbids tp_size x pp_size for a model; [] if it is legal.
 
     model: {"num_heads", "num_kv_heads", "num_layers", "latent", "widths"}.
     latent: True where all heads share one compressed cache (MLA): there are no KV heads to divide.
     widths: {name: (width, block)}, dimensions that tensor parallelism cuts; a quantised one may be
-    cut between blocks only, block is 1 otherwise.
+    cut between blocks only, block is 1 otherwise. One rank alone cuts nothing: its last block may
+    be a part of one.
     Faults: "num_heads"; "num_kv_heads", unless the heads divide among the ranks or the ranks among
     the heads (each is then held several times); "num_layers", a stage needs one; a width's name.
     In that order, widths as in the dict. ValueError for sizes below 1.
     Source: vLLM model_executor/layers/linear.py, distributed/utils.py.
     """
     # BEGIN SOLUTION (task 1)
-    require(tp_size=tp_size, pp_size=pp_size)
     kv_heads = model["num_kv_heads"]
     faults = []
     if model["num_heads"] % tp_size:
@@ -48,11 +38,12 @@ def split_faults(model, tp_size, pp_size):
         faults.append("num_kv_heads")
     if model["num_layers"] < pp_size:
         faults.append("num_layers")
-    cut = model["widths"].items()
+    cut = model["widths"].items() if tp_size > 1 else ()
     return faults + [name for name, (width, block) in cut if width % (tp_size * block)]
     # END SOLUTION
 
 
+@checked(num_tokens=ZERO_OR_MORE, tp_size=COUNT)
 def sequence_kv_bytes(layers, num_tokens, tp_size):
     """Return the bytes of cache that one sequence of num_tokens holds on one tensor-parallel rank.
 
@@ -60,12 +51,14 @@ def sequence_kv_bytes(layers, num_tokens, tp_size):
       "full"    kv_heads, head_dim: keys and values of every token, heads divided over the ranks;
       "window"  the same, and window: no more than the last `window` tokens are kept;
       "latent"  width: one vector per token that every head reads (MLA);
-      "state"   elements: a state of fixed size whatever the length, divided over the ranks.
-    More ranks than KV heads: each rank holds one head. ValueError for a negative num_tokens and a
-    tp_size below 1. Sources: vLLM v1/kv_cache_interface.py; DeepSeek-V2, arXiv 2405.04434.
+      "state"   elements: a state of fixed size whatever the length, divided over the ranks
+                (a multiple of their number).
+    More ranks than KV heads: each rank holds one head (a number of ranks that neither divides the
+    heads nor is a multiple of them is split_faults' to refuse). ValueError for a negative
+    num_tokens and a tp_size below 1. Sources: vLLM v1/kv_cache_interface.py; DeepSeek-V2, arXiv
+    2405.04434.
     """
     # BEGIN SOLUTION (task 2)
-    require(num_tokens_or_zero=num_tokens, tp_size=tp_size)
     total = 0
     for layer in layers:
         tokens = min(num_tokens, layer.get("window", num_tokens))
@@ -81,6 +74,14 @@ def sequence_kv_bytes(layers, num_tokens, tp_size):
     # END SOLUTION
 
 
+@checked(
+    ABOVE_ZERO,
+    utilization=PART,
+    tp_size=COUNT,
+    layers=ANYTHING,
+    weights_bytes=ZERO_OR_MORE,
+    other_bytes=ZERO_OR_MORE,
+)
 def memory_verdicts(
     reported_bytes, utilization, weights_bytes, other_bytes, layers, tp_size, tokens, full_context
 ):
@@ -88,7 +89,8 @@ def memory_verdicts(
 
     reported_bytes: what the driver reports. utilization: the part of it the engine may use, 0 to 1.
     other_bytes: activations, graphs, the runtime. layers: as in sequence_kv_bytes. tokens: what one
-    sequence is wanted to hold. full_context: the most the model can.
+    sequence is wanted to hold; memory alone decides, also above full_context, the most the model
+    can.
     Returns {"kv_bytes", what is left for the cache (negative when the rest is too large),
     "weights_load", "tokens_fit", "full_context_fits" (bools; the first asks for weights alone, the
     others for one sequence beside everything else),
@@ -96,10 +98,6 @@ def memory_verdicts(
     ValueError unless utilization is above 0 and at most 1 and the byte counts are numbers.
     """
     # BEGIN SOLUTION (task 3)
-    require(reported_bytes=reported_bytes, utilization=utilization, full_context=full_context)
-    require(weights_bytes_or_zero=weights_bytes, other_bytes_or_zero=other_bytes, tokens=tokens)
-    if utilization > 1:
-        raise ValueError(f"utilization must be a part of 1, not {utilization!r}")
     budget = utilization * reported_bytes
     free = budget - weights_bytes - other_bytes
     low, high = 0, full_context  # `low` tokens fit (or none do), more than `high` are not asked for
@@ -117,6 +115,7 @@ def memory_verdicts(
     # END SOLUTION
 
 
+@checked(ABOVE_ZERO, always_bytes=ZERO_OR_MORE, experts_bytes=ZERO_OR_MORE)
 def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
     """Return the weight bytes that a step of `tokens` tokens has to read, in expectation.
 
@@ -125,16 +124,14 @@ def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
     expert that several tokens chose is read once. tokens may be a mean, 2.5. ValueError for
     numbers that make no sense.
     """
+    require(top_k <= num_experts, f"top_k={top_k}: there are num_experts={num_experts}")
     # BEGIN SOLUTION (task 4)
-    require(always_bytes_or_zero=always_bytes, experts_bytes_or_zero=experts_bytes, tokens=tokens)
-    require(num_experts=num_experts, top_k=top_k)
-    if top_k > num_experts:
-        raise ValueError(f"top_k={top_k}: there are num_experts={num_experts}")
     missed = (1 - top_k / num_experts) ** tokens
     return always_bytes + experts_bytes * (1 - missed)
     # END SOLUTION
 
 
+@checked(ABOVE_ZERO, weight_bytes=ZERO_OR_MORE, kv_bytes=ZERO_OR_MORE, macs=ZERO_OR_MORE)
 def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s):
     """Return the seconds one GPU computes in a decode step of `tokens` sequences.
 
@@ -145,25 +142,22 @@ def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, f
     Source: Williams et al., Roofline, CACM 52(4), 2009.
     """
     # BEGIN SOLUTION (task 5)
-    require(memory_bytes_per_s=memory_bytes_per_s, flops_per_s=flops_per_s, tokens=tokens)
-    require(weight_bytes_or_zero=weight_bytes, kv_bytes_or_zero=kv_bytes, macs_or_zero=macs)
     reading, arithmetic = weight_bytes / memory_bytes_per_s, 2 * macs * tokens / flops_per_s
     return max(reading, arithmetic) + kv_bytes / memory_bytes_per_s
     # END SOLUTION
 
 
+@checked(ABOVE_ZERO)
 def ridge_tokens(bytes_per_weight, memory_bytes_per_s, flops_per_s):
     """Return the tokens per step from which on arithmetic takes longer than reading the weights.
 
-    Every weight is one multiply-accumulate per token. ValueError for bad numbers.
+    Given, not a task. Every weight is one multiply-accumulate per token. ValueError for bad
+    numbers.
     """
-    # BEGIN SOLUTION (task 5)
-    require(bytes_per_weight=bytes_per_weight, memory_bytes_per_s=memory_bytes_per_s)
-    require(flops_per_s=flops_per_s)
     return bytes_per_weight * flops_per_s / (2 * memory_bytes_per_s)
-    # END SOLUTION
 
 
+@checked(ABOVE_ZERO, weight_bytes=ZERO_OR_MORE, macs=ZERO_OR_MORE, attention_width=ZERO_OR_MORE)
 def prefill_compute_s(
     prompt_tokens, weight_bytes, macs, attention_width, memory_bytes_per_s, flops_per_s
 ):
@@ -176,7 +170,6 @@ def prefill_compute_s(
     Source: arXiv 2205.14135 (FlashAttention).
     """
     # BEGIN SOLUTION (task 6)
-    require(prompt_tokens=prompt_tokens, attention_width_or_zero=attention_width)
     pairs = prompt_tokens**2 / 2
     speeds = (memory_bytes_per_s, flops_per_s)
     weights_s = decode_compute_s(weight_bytes, 0, macs, prompt_tokens, *speeds)
@@ -184,6 +177,7 @@ def prefill_compute_s(
     # END SOLUTION
 
 
+@checked(ABOVE_ZERO, prefill_s=ZERO_OR_MORE)
 def serve(step_s, prefill_s, output_tokens, concurrency, slots):
     """Return {"ttft_s", "tpot_s", "tokens_per_s"} of one replica with `concurrency` clients.
 
@@ -193,15 +187,13 @@ def serve(step_s, prefill_s, output_tokens, concurrency, slots):
     steps and every one's prompt is taken in once.
       tokens_per_s  output tokens of a round over its seconds;
       tpot_s        seconds of a round per output token of one sequence;
-      ttft_s        the wait for a slot: the clients that find none wait, each slot being given
-                    away once a round; then its own prefill and one step; and on average half the
-                    prefills that are under way or queued, the share of a round that is prefill
-                    times those of the other running sequences.
-    ValueError for numbers that make no sense.
+      ttft_s        the sum of four: the wait for a slot, (concurrency - running) / running rounds,
+                    0 when every client has one (in a round each of the `running` slots is given
+                    away once); the wait for prompts ahead, (running - 1) / 2 prefills times the
+                    share of a round in which prompts are taken in; one's own prefill; one step.
+    running is the smaller of concurrency and slots. prefill_s may be 0, the others not.
     """
     # BEGIN SOLUTION (task 7)
-    require(step_s=step_s, prefill_s_or_zero=prefill_s, output_tokens=output_tokens)
-    require(concurrency=concurrency, slots=slots)
     running = min(concurrency, slots)
     round_s = output_tokens * step_s + running * prefill_s
     busy = running * prefill_s / round_s
@@ -215,14 +207,13 @@ def serve(step_s, prefill_s, output_tokens, concurrency, slots):
     # END SOLUTION
 
 
+@checked(ABOVE_ZERO, price_per_gpu_hour=ZERO_OR_MORE)
 def cost_per_million_tokens(tokens_per_s, num_gpus, price_per_gpu_hour):
     """Return what a million output tokens cost on num_gpus GPUs, in the currency of the price.
 
     tokens_per_s: of all GPUs together. ValueError for bad numbers.
     """
     # BEGIN SOLUTION (task 8)
-    require(tokens_per_s=tokens_per_s, num_gpus=num_gpus)
-    require(price_per_gpu_hour_or_zero=price_per_gpu_hour)
     return num_gpus * price_per_gpu_hour / 3600 / tokens_per_s * 1e6
     # END SOLUTION
 
@@ -261,10 +252,71 @@ def regret(predicted, measured):
     Both: {name: rate}, the same names. 0.0: the best was chosen, though its prediction may be far
     off. ValueError when there is nothing to choose from or the names differ.
     """
+    same = predicted and predicted.keys() == measured.keys()
+    require(same, "predicted and measured must hold the same names, at least one")
     # BEGIN SOLUTION (task 8)
-    if not predicted or predicted.keys() != measured.keys():
-        raise ValueError("predicted and measured must hold the same names, at least one")
     return 1 - measured[max(predicted, key=predicted.get)] / max(measured.values())
+    # END SOLUTION
+
+
+@checked(
+    ABOVE_ZERO,
+    kv_bytes=ZERO_OR_MORE,
+    latency_s=ZERO_OR_MORE,
+    num_layers=COUNT,
+    layer_by_layer=ANYTHING,
+)
+def transfer_s(kv_bytes, link_bytes_per_s, latency_s, num_layers, prefill_s, layer_by_layer):
+    """Return the seconds after a prefill until its cache, kv_bytes in all, lies in the other pool.
+
+    At the end: one message, latency_s and the bytes over the link. Layer by layer: one message per
+    layer, each with latency_s and its equal part of the bytes; a layer's cache is ready when its
+    equal part of prefill_s is over, and the link carries one message after the other, in order.
+    Source: TensorRT-LLM issue 9212.
+    """
+    # BEGIN SOLUTION (task 14, stretch)
+    if not layer_by_layer:
+        return latency_s + kv_bytes / link_bytes_per_s
+    message_s, free_s = latency_s + kv_bytes / num_layers / link_bytes_per_s, 0.0
+    for layer in range(1, num_layers + 1):
+        free_s = max(free_s, layer * prefill_s / num_layers) + message_s
+    return free_s - prefill_s
+    # END SOLUTION
+
+
+@checked(ABOVE_ZERO, sequence_s=ZERO_OR_MORE, sent_s=ZERO_OR_MORE, engines=COUNT)
+def pools_or_one(requests_per_s, engines, prefill_s, output_tokens, step_s, sequence_s, sent_s):
+    """Return {"first_pool": engines that only prefill, 0 for one pool, "tpot_s", "ttft_s"}.
+
+    A prompt keeps its engine busy for prefill_s; a decode step takes step_s, and sequence_s more
+    for each sequence in it. Requests spread evenly over the engines that take them.
+      one pool: prompts take the share u = requests_per_s * prefill_s / engines of everybody's time,
+        and steps get the rest; in a step are as many sequences as arrive in the time in which one
+        is answered, output_tokens * tpot_s
+      two pools: the first has the share u of its own engines, the second's steps have all the time
+      ttft_s: prefill_s, the wait for the prompts ahead, u / (1 - u) / 2 of prefill_s, one step of
+        the engine that answers (tpot_s), and with two pools sent_s
+    A choice whose u is not below 1, or whose steps never catch up, is impossible. Of the possible
+    ones take the shortest tpot_s; one pool if it is within 5% of that. ValueError when none is
+    possible, naming requests_per_s. Source: DistServe, arXiv 2401.09670 (M/D/1 waiting).
+    """
+    # BEGIN SOLUTION (task 14, stretch)
+    found = []
+    for first_pool in range(engines):
+        busy = requests_per_s * prefill_s / (first_pool or engines)
+        answering = engines - first_pool
+        rest = (1 if first_pool else 1 - busy) - (
+            requests_per_s / answering * output_tokens * sequence_s
+        )
+        if busy < 1 and rest > 0:
+            tpot_s = step_s / rest
+            ttft_s = prefill_s * (1 + busy / (1 - busy) / 2) + tpot_s + sent_s * (first_pool > 0)
+            found.append({"first_pool": first_pool, "tpot_s": tpot_s, "ttft_s": ttft_s})
+    require(found, f"requests_per_s={requests_per_s}: more than {engines} engines can answer")
+    best = min(found, key=lambda one: one["tpot_s"])
+    together = found[0]
+    within = together["first_pool"] == 0 and together["tpot_s"] <= 1.05 * best["tpot_s"]
+    return together if within else best
     # END SOLUTION
 
 
@@ -280,13 +332,37 @@ def regret(predicted, measured):
 #             clocks of two ranks do not agree.
 # requests    [{"arrived_us", "token_us": [...]}]: when a request came, and when each of its tokens
 # processor   {"ranks": [[share of a core, per rank], ...], "cores": [[share busy, per core], ...]},
-#             a row per sample; rank r runs on core r. A rank that waits spins.
-# stages      vLLM's pipeline, per stage: [["execute" or "receive", began_us, ended_us], ...]
+#             a row per sample; rank r runs on core r. A rank that waits spins. Nobody watched the
+#             cores where "cores" is [].
+# stages      vLLM's pipeline, per stage: [["execute" or "receive", began_us, ended_us], ...]. An
+#             "execute" is a call of the model, or a call after it that chooses tokens or has
+#             nothing to choose, of some 10 us: their median is nobody's busy time. They are for
+#             you to look at; no task reads them.
 # microbatches  a pipeline of lab 04, per stage: [[asked, received, computed, handed on], ...]
 # spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
 # healthy     evidence of a healthy run of the same plan
 #
-# A capture holds what applies; the README says which of the recordings holds what.
+# A capture holds what applies; the chapter says which of the recordings holds what.
+#
+# A look reads one kind of evidence and returns a finding:
+#
+# cause       one of those that its docstring names, or "healthy"
+# where       the rank, the stage or "link"; None unless the docstring says it
+# cost        what the fault costs, a part of 1; 0.0 for "healthy" and "disturbed"
+# numbers     {name: number}, those that the docstring names: what the look went by
+#
+# Thresholds lie between what noise does and what a fault does; the chapter says how far apart.
+
+
+def finding(cause="healthy", where=None, cost=0.0, **numbers):
+    """Return {"cause", "where", "cost", "numbers"}. (Given.)"""
+    return {"cause": cause, "where": where, "cost": cost, "numbers": numbers}
+
+
+def mean_step_us(evidence):
+    """Return the mean duration of all steps of all ranks, prefills included. (Given.)"""
+    steps = [step for rank in evidence["ranks"] for step in rank["steps"]]
+    return statistics.fmean(step["end_us"] - step["start_us"] for step in steps)
 
 
 def decompose(evidence):
@@ -311,23 +387,154 @@ def decompose(evidence):
     # END SOLUTION
 
 
+def used_by_others(evidence):
+    """Return, per core, the share of it that somebody other than its rank used: a list.
+
+    In a sample that is what core r was busy beyond what rank r used, and 0 where the rank used
+    more: two clocks never agree. Then the mean over the samples. [] where nobody watched.
+    """
+    # BEGIN SOLUTION (task 10)
+    samples = zip(evidence["processor"]["ranks"], evidence["processor"]["cores"], strict=False)
+    beyond = [[max(0, c - r) for r, c in zip(*sample, strict=True)] for sample in samples]
+    return [statistics.fmean(shares) for shares in zip(*beyond, strict=True)]
+    # END SOLUTION
+
+
+def slowest_rank(evidence):
+    """Return (rank, ratio): who typically computes longest, and how long beside the fastest rank.
+
+    Typically: the median over a rank's steps. ratio: the slowest rank's median over the fastest
+    one's. The first rank of several that are as slow.
+    """
+    # BEGIN SOLUTION (task 10)
+    medians = [statistics.median(times) for times in decompose(evidence)["compute_us"]]
+    return medians.index(max(medians)), max(medians) / min(medians)
+    # END SOLUTION
+
+
+def look_at_ranks(evidence):
+    """Find a rank that computes longer than the others.
+
+    "disturbed"       the capture is worth nothing: others used more than 0.1 of a core that is not
+                      the slow rank's (of any core, when no rank is slow)
+    "slow-rank"       where = the rank. Its ratio (slowest_rank) is above 1.37. cost: its mean
+                      computing less the longest mean computing of another rank, over mean_step_us;
+                      means over all steps, prefills included
+    "busy-neighbour"  the same, and others used more than 0.1 of its core
+    numbers: "compute_ratio", and "foreign", the largest share of a core that others used. (Where
+    ranks have steps, their cores were watched.)
+    """
+    # BEGIN SOLUTION (task 10)
+    rank, ratio = slowest_rank(evidence)
+    foreign, slow = used_by_others(evidence), ratio > 1.37
+    numbers = {"compute_ratio": ratio, "foreign": max(foreign)}
+    if any(share > 0.1 for core, share in enumerate(foreign) if not (slow and core == rank)):
+        return finding("disturbed", **numbers)
+    if not slow:
+        return finding(**numbers)
+    means = [statistics.fmean(times) for times in decompose(evidence)["compute_us"]]
+    longest = max(us for other, us in enumerate(means) if other != rank)
+    cause = "busy-neighbour" if foreign[rank] > 0.1 else "slow-rank"
+    return finding(cause, rank, (means[rank] - longest) / mean_step_us(evidence), **numbers)
+    # END SOLUTION
+
+
 def link_line(points):
     """Return (latency_us, bytes_per_s) of the straight line through [(payload_bytes, us), ...].
 
     Of each payload size the median time counts, once: a late message must not bend the line. A line
     that does not rise gives a rate of math.inf. ValueError, naming `sizes`, unless two differ.
     """
-    # BEGIN SOLUTION (task 10)
+    sizes = {size for size, _ in points}
+    require(len(sizes) > 1, f"points of {len(sizes)} different sizes; a line needs 2 sizes")
+    # BEGIN SOLUTION (task 11)
     of_size = {}
     for size, us in points:
         of_size.setdefault(size, []).append(us)
-    if len(of_size) < 2:
-        raise ValueError(f"points of {len(of_size)} different sizes; a line needs 2 sizes")
     medians = [(size, statistics.median(times)) for size, times in of_size.items()]
     mean_size, mean_us = (statistics.fmean(column) for column in zip(*medians, strict=True))
     spread = sum((size - mean_size) ** 2 for size, _ in medians)
     slope = sum((size - mean_size) * (us - mean_us) for size, us in medians) / spread
     return mean_us - slope * mean_size, 1e6 / slope if slope > 0 else math.inf
+    # END SOLUTION
+
+
+def all_reduces(evidence):
+    """Return [(payload_bytes, transfer_us), ...] of all all-reduces, for link_line. (Given.)"""
+    steps = zip(evidence["ranks"][0]["steps"], decompose(evidence)["transfer_us"], strict=True)
+    return [
+        (payload, us)
+        for step, times in steps
+        for (operation, payload, *_), us in zip(step["collectives"], times, strict=True)
+        if operation == "all_reduce"
+    ]
+
+
+def decode_transfer(evidence):
+    """Return (median, tail): the transfer of a decode step in us, all its collectives together.
+
+    A step with as many tokens as requests is a decode step; a prefill's payload is another one.
+    tail, the 99th percentile: of the sorted times the one at index int(0.99 * (count - 1)).
+    """
+    # BEGIN SOLUTION (task 11)
+    steps = zip(evidence["ranks"][0]["steps"], decompose(evidence)["transfer_us"], strict=True)
+    decode = sorted(sum(times) for step, times in steps if step["tokens"] == step["requests"])
+    return statistics.median(decode), decode[int(0.99 * (len(decode) - 1))]
+    # END SOLUTION
+
+
+def look_at_link(evidence):
+    """Find a link that is slower than in the healthy run.
+
+    "slow-link"      where = "link". The median of decode_transfer is more than 1.6 times that of
+                     the healthy run. cost: a step's mean transfer less the healthy run's, over
+                     mean_step_us; means over all steps, prefills included
+    "unsteady-link"  where = "link", cost alike. The median is not, but the tail is more than 2.4
+                     times the healthy run's tail
+    numbers: "transfer_ratio", "tail_ratio"; if there is a fault, also "latency_us" and
+    "bytes_per_s" of the link_line through all_reduces.
+    """
+    # BEGIN SOLUTION (task 11)
+    healthy = evidence["healthy"]
+    pairs = zip(decode_transfer(evidence), decode_transfer(healthy), strict=True)
+    typical, tail = (now / usual for now, usual in pairs)
+    numbers = {"transfer_ratio": typical, "tail_ratio": tail}
+    if typical <= 1.6 and tail <= 2.4:
+        return finding(**numbers)
+    numbers["latency_us"], numbers["bytes_per_s"] = link_line(all_reduces(evidence))
+    transfers = (decompose(run)["transfer_us"] for run in (evidence, healthy))
+    now_us, usual_us = (statistics.fmean(map(sum, steps)) for steps in transfers)
+    cause = "slow-link" if typical > 1.6 else "unsteady-link"
+    return finding(cause, "link", (now_us - usual_us) / mean_step_us(evidence), **numbers)
+    # END SOLUTION
+
+
+def requests_in_flight(evidence):
+    """Return how many requests are there at once, on average, by Little's law.
+
+    The time that all requests spent here, from arriving to their last token, added up, over the
+    window from the first arrival to the last token of all.
+    """
+    # BEGIN SOLUTION (task 12)
+    came = [request["arrived_us"] for request in evidence["requests"]]
+    gone = [request["token_us"][-1] for request in evidence["requests"]]
+    return (sum(gone) - sum(came)) / (max(gone) - min(came))
+    # END SOLUTION
+
+
+def look_at_requests(evidence):
+    """Find a pipeline that has too little to do: requests in flight beside its stages.
+
+    "starved"  requests_in_flight are at most pp_size - 0.5. cost: 1 - in flight / pp_size, the
+               part of the stages that has no request to work on. Not the time that they were seen
+               idle: that holds the engine's own pauses too
+    numbers: "in_flight".
+    """
+    # BEGIN SOLUTION (task 12)
+    in_flight, stages = requests_in_flight(evidence), evidence["plan"]["pp_size"]
+    if in_flight > stages - 0.5:
+        return finding(in_flight=in_flight)
+    return finding("starved", cost=1 - in_flight / stages, in_flight=in_flight)
     # END SOLUTION
 
 
@@ -337,7 +544,7 @@ def stage_times(microbatches):
     microbatches: as in the evidence. A stage is busy from having its input to having computed; the
     period is what passes between two results of the last stage, with one microbatch its busy time.
     """
-    # BEGIN SOLUTION (task 11)
+    # BEGIN SOLUTION (task 12)
     busy = [statistics.median(done - had for _, had, done, _ in stage) for stage in microbatches]
     done = [row[2] for row in microbatches[-1]]
     gaps = [later - earlier for earlier, later in zip(done, done[1:], strict=False)]
@@ -345,159 +552,103 @@ def stage_times(microbatches):
     # END SOLUTION
 
 
-def diagnose(evidence):
-    """Say what is wrong with a run: {"cause", "where", "cost", "numbers"}.
+def look_at_stages(evidence):
+    """Find the stage of a pipeline that is busy longer than the typical one.
 
-    "healthy"         nothing; cost 0.0
-    "disturbed"       the capture is worth nothing: others used (more than a tenth of) a core other
-                      than that of the one slow rank; cost 0.0
-    "slow-rank"       where = the rank. It computes longer than the others; cost: the part of the
-                      mean step that would be saved at the pace of the slowest of them
-    "busy-neighbour"  the same, and others use the slow rank's core
-    "slow-link"       where = "link". Each decode step's transfer takes longer than in the healthy
-                      run; cost: the part of the mean step that the healthy transfers would save
-    "unsteady-link"   where = "link". The typical transfer is healthy, the tail is not; likewise
-    "replicas"        engines of their own where one was planned; cost: the part of the weights in
-                      memory that is there twice
-    "copied-heads"    ranks hold the same KV heads; cost: the part of the cache that is copies
-    "starved"         fewer requests in flight than stages; cost: the part of the stages' time idle
-    "slow-stage"      where = the stage. It sets the period; cost: the part of lab 04's makespan
-                      that would be saved at the typical stage's pace, the (lower) median's
-    "no-overlap"      transfers are waited for, not hidden; cost: the part of the step waited for,
-                      less the healthy run's
-
-    where is None unless said. numbers: {name: number}, those that decided, never empty. What noise
-    does: a healthy rank computes up to 1.25 times as long as another, a faulty one computes
-    1.5 times or more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an
-    unsteady one's worst (99th percentile) three times. The README's table has the other lines.
+    The typical stage: the median of the busy times (stage_times), of two in the middle the lower.
+    "slow-stage"  where = the stage that is busy longest, the first of several. It is busy at least
+                  1.37 times as long as the typical one. cost: the part of the makespan that is
+                  saved when no stage is busy longer than the typical one; a makespan is lab 04's,
+                  sum of all stages' times + (microbatches - 1) x the longest, without hops
+    numbers: "busy_ratio", the longest over the typical, and "period_us".
     """
     # BEGIN SOLUTION (task 12)
-    if "spans" in evidence:
-        rules = [_lost_overlap]
-    elif "microbatches" in evidence:
-        rules = [_slow_stage]
-    elif "stages" in evidence:
-        rules = [_replicas, _copied_heads, _starved]
-    else:
-        rules = [_replicas, _copied_heads, _slow_rank, _bad_link]
-    numbers = {}
-    found = ("healthy", None, 0.0)
-    for rule in rules:
-        if fault := rule(evidence, numbers):
-            found = fault
-            break
-    cause, where, cost = found
-    return {"cause": cause, "where": where, "cost": cost, "numbers": numbers}
+    busy, period_us = stage_times(evidence["microbatches"])
+    typical, longest = statistics.median_low(busy), max(busy)
+    numbers = {"busy_ratio": longest / typical, "period_us": period_us}
+    if longest < 1.37 * typical:
+        return finding(**numbers)
+    more = len(evidence["microbatches"][0]) - 1
+    with_it = sum(busy) + more * longest
+    without = sum(min(us, typical) for us in busy) + more * typical
+    return finding("slow-stage", busy.index(longest), 1 - without / with_it, **numbers)
     # END SOLUTION
 
 
-# BEGIN SOLUTION (task 12)
-# A rule looks at one thing. It returns (cause, where, cost), or None when it sees no fault, and
-# puts what it went by into `numbers`.
+def look_at_start_up(evidence):
+    """Find what no clock shows: engines of their own, KV heads that are held twice.
+
+    "replicas"      engines is above 1. cost: 1 - 1 / engines, the part of the weights in memory
+                    that is there already
+    "copied-heads"  else copies is above 1. cost: 1 - 1 / copies, the part of the cache that is
+                    copies
+    numbers: "engines", the planned ranks, tp_size x pp_size, over the world_size that any
+    process says, for all say the same (not the processes: a log may lack some); "copies", the KV
+    heads that tp_size ranks hold, each as many as any process says, over those of the model, its
+    num_key_value_heads.
+    """
+    # BEGIN SOLUTION (task 13)
+    plan, process = evidence["plan"], evidence["start_up"][0]
+    engines = plan["tp_size"] * plan["pp_size"] / process["world_size"]
+    held = process["kv_cache"]["kv_heads"] * plan["tp_size"]
+    copies = held / plan["model"]["num_key_value_heads"]
+    if engines > 1:
+        return finding("replicas", cost=1 - 1 / engines, engines=engines, copies=copies)
+    if copies > 1:
+        return finding("copied-heads", cost=1 - 1 / copies, engines=engines, copies=copies)
+    return finding(engines=engines, copies=copies)
+    # END SOLUTION
 
 
-def _replicas(evidence, numbers):
-    plan = evidence["plan"]
-    planned = plan["tp_size"] * plan["pp_size"]
-    numbers["engines"] = engines = planned / evidence["start_up"][0]["world_size"]
-    return ("replicas", None, 1 - 1 / engines) if engines != 1 else None
+def share_waited(spans):
+    """Return the part of a training step that its ranks waited, of all ranks together.
 
-
-def _copied_heads(evidence, numbers):
-    plan, held = evidence["plan"], evidence["start_up"][0]["kv_cache"]["kv_heads"]
-    numbers["copies"] = copies = held * plan["tp_size"] / plan["model"]["num_key_value_heads"]
-    return ("copied-heads", None, 1 - 1 / copies) if copies > 1 else None
-
-
-def _slow_rank(evidence, numbers):
-    compute = decompose(evidence)["compute_us"]
-    typical = [statistics.median(times) for times in compute]
-    slowest = max(range(len(typical)), key=typical.__getitem__)
-    numbers["compute_ratio"] = ratio = typical[slowest] / min(typical)
-    slow, foreign = ratio > 1.37, _foreign(evidence)
-    numbers["foreign"] = max(foreign)
-    if any(share > 0.1 for core, share in enumerate(foreign) if not (slow and core == slowest)):
-        return "disturbed", None, 0.0
-    if not slow:
-        return None
-    mean = [statistics.fmean(times) for times in compute]
-    others = max(us for rank, us in enumerate(mean) if rank != slowest)
-    cause = "busy-neighbour" if foreign[slowest] > 0.1 else "slow-rank"
-    return cause, slowest, (mean[slowest] - others) / _mean_step_us(evidence)
-
-
-def _foreign(evidence):
-    """Mean share of each core that somebody else used."""
-    rows = zip(evidence["processor"]["ranks"], evidence["processor"]["cores"], strict=True)
-    beyond = [[max(0, c - r) for r, c in zip(*row, strict=True)] for row in rows]
-    return [statistics.fmean(column) for column in zip(*beyond, strict=True)]
-
-
-def _mean_step_us(evidence):
-    steps = [step for rank in evidence["ranks"] for step in rank["steps"]]
-    return statistics.fmean(step["end_us"] - step["start_us"] for step in steps)
-
-
-def _bad_link(evidence, numbers):
-    now, usual = (decompose(run)["transfer_us"] for run in (evidence, evidence["healthy"]))
-    typical, tail = _of_decode_steps(evidence, now)
-    usually, usual_tail = _of_decode_steps(evidence["healthy"], usual)
-    numbers |= {"transfer_ratio": typical / usually, "tail_ratio": tail / usual_tail}
-    if typical <= 1.6 * usually and tail <= 2.4 * usual_tail:
-        return None
-    numbers["latency_us"], numbers["bytes_per_s"] = link_line(_points(evidence, now))
-    mine, theirs = (statistics.fmean(map(sum, transfer)) for transfer in (now, usual))
-    cause = "slow-link" if typical > 1.6 * usually else "unsteady-link"
-    return cause, "link", (mine - theirs) / _mean_step_us(evidence)
-
-
-def _of_decode_steps(run, transfer):
-    """Transfer of a decode step: (median, 99th percentile). A prefill's payload is another one."""
-    steps = zip(run["ranks"][0]["steps"], transfer, strict=True)
-    decode = sorted(sum(times) for step, times in steps if step["tokens"] == step["requests"])
-    return statistics.median(decode), decode[int(0.99 * (len(decode) - 1))]
-
-
-def _points(evidence, transfer):
-    return [
-        (payload, us)
-        for step, times in zip(evidence["ranks"][0]["steps"], transfer, strict=True)
-        for (operation, payload, *_), us in zip(step["collectives"], times, strict=True)
-        if operation == "all_reduce"
-    ]
-
-
-def _starved(evidence, numbers):
-    """By Little's law: requests in flight are the time all of them spent here over the window."""
-    came = [request["arrived_us"] for request in evidence["requests"]]
-    gone = [request["token_us"][-1] for request in evidence["requests"]]
-    numbers["in_flight"] = in_flight = (sum(gone) - sum(came)) / (max(gone) - min(came))
-    stages = evidence["plan"]["pp_size"]
-    return ("starved", None, 1 - in_flight / stages) if in_flight <= stages - 0.5 else None
-
-
-def _slow_stage(evidence, numbers):
-    busy, numbers["period_us"] = stage_times(evidence["microbatches"])
-    m, typical = len(evidence["microbatches"][0]), statistics.median_low(busy)
-    slowest = max(range(len(busy)), key=busy.__getitem__)
-    numbers["busy_ratio"] = busy[slowest] / typical
-    with_it = sum(busy) + (m - 1) * busy[slowest]
-    without = sum(min(us, typical) for us in busy) + (m - 1) * typical
-    slow = busy[slowest] >= 1.37 * typical
-    return ("slow-stage", slowest, 1 - without / with_it) if slow else None
-
-
-def _lost_overlap(evidence, numbers):
-    now, usually = (_waited(run["spans"]) for run in (evidence, evidence["healthy"]))
-    numbers |= {"waited": now, "usually_waited": usually}
-    return ("no-overlap", None, now - usually) if now >= usually + 0.1 else None
-
-
-def _waited(spans):
-    """The share of the step that the ranks' main threads were blocked by communication."""
+    spans: as in the evidence, in no order. The "wait" spans of all ranks over the ranks' steps,
+    each from the earliest beginning of a span to the latest end; to issue is not to wait.
+    """
+    # BEGIN SOLUTION (task 13)
     waits = sum(ended - began for rank in spans for lane, _, began, ended in rank if lane == "wait")
     steps = sum(max(span[3] for span in rank) - min(span[2] for span in rank) for rank in spans)
     return waits / steps
+    # END SOLUTION
 
 
-# END SOLUTION
+def look_at_overlap(evidence):
+    """Find transfers of a training step that are waited for and were hidden on the healthy day.
+
+    "no-overlap"  the share waited is at least 0.1 above the healthy run's. cost: the difference
+    numbers: "waited" and "usually_waited", the healthy run's.
+    """
+    # BEGIN SOLUTION (task 13)
+    waited, usually = (share_waited(run["spans"]) for run in (evidence, evidence["healthy"]))
+    numbers = {"waited": waited, "usually_waited": usually}
+    lost = waited - usually
+    return finding("no-overlap", cost=lost, **numbers) if lost >= 0.1 else finding(**numbers)
+    # END SOLUTION
+
+
+def diagnose(evidence):
+    """Say what is wrong with a run: the first finding that is not healthy, or the last one.
+
+    spans: look_at_overlap. microbatches: look_at_stages. stages: the start-up, then the requests.
+    ranks: the start-up, then the ranks, then the link. A start-up comes first, because no timing
+    shows what it tells; the link last, because a slow rank makes others wait in collectives.
+    numbers: those of all looks that were taken, together.
+    """
+    # BEGIN SOLUTION (task 13)
+    if "spans" in evidence:
+        looks = [look_at_overlap]
+    elif "microbatches" in evidence:
+        looks = [look_at_stages]
+    elif "stages" in evidence:
+        looks = [look_at_start_up, look_at_requests]
+    else:
+        looks = [look_at_start_up, look_at_ranks, look_at_link]
+    numbers = {}
+    for look in looks:
+        found = look(evidence)
+        numbers |= found["numbers"]
+        if found["cause"] != "healthy":
+            break
+    return found | {"numbers": numbers}
+    # END SOLUTION

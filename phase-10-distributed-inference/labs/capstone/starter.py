@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [3bded3f50ef1]
+# capstone starter: write where NotImplementedError stands. [daf02afca232]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -11,40 +11,32 @@ The planner (planner/, place.py) calls these functions, and yours of labs 01 to 
 import math
 import statistics
 
+from arguments import ABOVE_ZERO, ANYTHING, COUNT, PART, ZERO_OR_MORE, checked, require
+
 # --- Part A: place a model ----------------------------------------------------------------------
 
 
-def require(**quantities):
-    """Raise ValueError, naming argument and value, unless all are positive finite numbers. (Given.)
-
-    A name that ends in `_or_zero` may be 0, and is shown without these words.
-    """
-    for name, value in quantities.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        zero = name.endswith("_or_zero")
-        if not (number and math.isfinite(value) and (value > 0 or zero and value == 0)):
-            text = "a number, 0 or more" if zero else "a number above 0"
-            raise ValueError(f"{name.removesuffix('_or_zero')} must be {text}, not {value!r}")
-
-
+@checked(tp_size=COUNT, pp_size=COUNT)
 def split_faults(model, tp_size, pp_size):
     """Return the names of everything that forbids tp_size x pp_size for a model; [] if it is legal.
 
     model: {"num_heads", "num_kv_heads", "num_layers", "latent", "widths"}.
     latent: True where all heads share one compressed cache (MLA): there are no KV heads to divide.
     widths: {name: (width, block)}, dimensions that tensor parallelism cuts; a quantised one may be
-    cut between blocks only, block is 1 otherwise.
+    cut between blocks only, block is 1 otherwise. One rank alone cuts nothing: its last block may
+    be a part of one.
     Faults: "num_heads"; "num_kv_heads", unless the heads divide among the ranks or the ranks among
     the heads (each is then held several times); "num_layers", a stage needs one; a width's name.
     In that order, widths as in the dict. ValueError for sizes below 1.
     Source: vLLM model_executor/layers/linear.py, distributed/utils.py.
     """
     raise NotImplementedError(
-        "capstone · split_faults is yours to write (about 11 lines). "
-        "Chapter: README.md, task 1"
+        "capstone · split_faults is yours to write (about 10 lines). "
+        "The book (make book) says more: capstone, task 1"
     )
 
 
+@checked(num_tokens=ZERO_OR_MORE, tp_size=COUNT)
 def sequence_kv_bytes(layers, num_tokens, tp_size):
     """Return the bytes of cache that one sequence of num_tokens holds on one tensor-parallel rank.
 
@@ -52,16 +44,27 @@ def sequence_kv_bytes(layers, num_tokens, tp_size):
       "full"    kv_heads, head_dim: keys and values of every token, heads divided over the ranks;
       "window"  the same, and window: no more than the last `window` tokens are kept;
       "latent"  width: one vector per token that every head reads (MLA);
-      "state"   elements: a state of fixed size whatever the length, divided over the ranks.
-    More ranks than KV heads: each rank holds one head. ValueError for a negative num_tokens and a
-    tp_size below 1. Sources: vLLM v1/kv_cache_interface.py; DeepSeek-V2, arXiv 2405.04434.
+      "state"   elements: a state of fixed size whatever the length, divided over the ranks
+                (a multiple of their number).
+    More ranks than KV heads: each rank holds one head (a number of ranks that neither divides the
+    heads nor is a multiple of them is split_faults' to refuse). ValueError for a negative
+    num_tokens and a tp_size below 1. Sources: vLLM v1/kv_cache_interface.py; DeepSeek-V2, arXiv
+    2405.04434.
     """
     raise NotImplementedError(
-        "capstone · sequence_kv_bytes is yours to write (about 13 lines). "
-        "Chapter: README.md, task 2"
+        "capstone · sequence_kv_bytes is yours to write (about 12 lines). "
+        "The book (make book) says more: capstone, task 2"
     )
 
 
+@checked(
+    ABOVE_ZERO,
+    utilization=PART,
+    tp_size=COUNT,
+    layers=ANYTHING,
+    weights_bytes=ZERO_OR_MORE,
+    other_bytes=ZERO_OR_MORE,
+)
 def memory_verdicts(
     reported_bytes, utilization, weights_bytes, other_bytes, layers, tp_size, tokens, full_context
 ):
@@ -69,7 +72,8 @@ def memory_verdicts(
 
     reported_bytes: what the driver reports. utilization: the part of it the engine may use, 0 to 1.
     other_bytes: activations, graphs, the runtime. layers: as in sequence_kv_bytes. tokens: what one
-    sequence is wanted to hold. full_context: the most the model can.
+    sequence is wanted to hold; memory alone decides, also above full_context, the most the model
+    can.
     Returns {"kv_bytes", what is left for the cache (negative when the rest is too large),
     "weights_load", "tokens_fit", "full_context_fits" (bools; the first asks for weights alone, the
     others for one sequence beside everything else),
@@ -77,11 +81,12 @@ def memory_verdicts(
     ValueError unless utilization is above 0 and at most 1 and the byte counts are numbers.
     """
     raise NotImplementedError(
-        "capstone · memory_verdicts is yours to write (about 18 lines). "
-        "Chapter: README.md, task 3"
+        "capstone · memory_verdicts is yours to write (about 14 lines). "
+        "The book (make book) says more: capstone, task 3"
     )
 
 
+@checked(ABOVE_ZERO, always_bytes=ZERO_OR_MORE, experts_bytes=ZERO_OR_MORE)
 def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
     """Return the weight bytes that a step of `tokens` tokens has to read, in expectation.
 
@@ -90,12 +95,14 @@ def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
     expert that several tokens chose is read once. tokens may be a mean, 2.5. ValueError for
     numbers that make no sense.
     """
+    require(top_k <= num_experts, f"top_k={top_k}: there are num_experts={num_experts}")
     raise NotImplementedError(
-        "capstone · touched_bytes is yours to write (about 6 lines). "
-        "Chapter: README.md, task 4"
+        "capstone · touched_bytes is yours to write (about 2 lines). "
+        "The book (make book) says more: capstone, task 4"
     )
 
 
+@checked(ABOVE_ZERO, weight_bytes=ZERO_OR_MORE, kv_bytes=ZERO_OR_MORE, macs=ZERO_OR_MORE)
 def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s):
     """Return the seconds one GPU computes in a decode step of `tokens` sequences.
 
@@ -106,22 +113,22 @@ def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, f
     Source: Williams et al., Roofline, CACM 52(4), 2009.
     """
     raise NotImplementedError(
-        "capstone · decode_compute_s is yours to write (about 4 lines). "
-        "Chapter: README.md, task 5"
+        "capstone · decode_compute_s is yours to write (about 2 lines). "
+        "The book (make book) says more: capstone, task 5"
     )
 
 
+@checked(ABOVE_ZERO)
 def ridge_tokens(bytes_per_weight, memory_bytes_per_s, flops_per_s):
     """Return the tokens per step from which on arithmetic takes longer than reading the weights.
 
-    Every weight is one multiply-accumulate per token. ValueError for bad numbers.
+    Given, not a task. Every weight is one multiply-accumulate per token. ValueError for bad
+    numbers.
     """
-    raise NotImplementedError(
-        "capstone · ridge_tokens is yours to write (about 3 lines). "
-        "Chapter: README.md, task 5"
-    )
+    return bytes_per_weight * flops_per_s / (2 * memory_bytes_per_s)
 
 
+@checked(ABOVE_ZERO, weight_bytes=ZERO_OR_MORE, macs=ZERO_OR_MORE, attention_width=ZERO_OR_MORE)
 def prefill_compute_s(
     prompt_tokens, weight_bytes, macs, attention_width, memory_bytes_per_s, flops_per_s
 ):
@@ -134,11 +141,12 @@ def prefill_compute_s(
     Source: arXiv 2205.14135 (FlashAttention).
     """
     raise NotImplementedError(
-        "capstone · prefill_compute_s is yours to write (about 5 lines). "
-        "Chapter: README.md, task 6"
+        "capstone · prefill_compute_s is yours to write (about 4 lines). "
+        "The book (make book) says more: capstone, task 6"
     )
 
 
+@checked(ABOVE_ZERO, prefill_s=ZERO_OR_MORE)
 def serve(step_s, prefill_s, output_tokens, concurrency, slots):
     """Return {"ttft_s", "tpot_s", "tokens_per_s"} of one replica with `concurrency` clients.
 
@@ -148,26 +156,27 @@ def serve(step_s, prefill_s, output_tokens, concurrency, slots):
     steps and every one's prompt is taken in once.
       tokens_per_s  output tokens of a round over its seconds;
       tpot_s        seconds of a round per output token of one sequence;
-      ttft_s        the wait for a slot: the clients that find none wait, each slot being given
-                    away once a round; then its own prefill and one step; and on average half the
-                    prefills that are under way or queued, the share of a round that is prefill
-                    times those of the other running sequences.
-    ValueError for numbers that make no sense.
+      ttft_s        the sum of four: the wait for a slot, (concurrency - running) / running rounds,
+                    0 when every client has one (in a round each of the `running` slots is given
+                    away once); the wait for prompts ahead, (running - 1) / 2 prefills times the
+                    share of a round in which prompts are taken in; one's own prefill; one step.
+    running is the smaller of concurrency and slots. prefill_s may be 0, the others not.
     """
     raise NotImplementedError(
-        "capstone · serve is yours to write (about 12 lines). "
-        "Chapter: README.md, task 7"
+        "capstone · serve is yours to write (about 10 lines). "
+        "The book (make book) says more: capstone, task 7"
     )
 
 
+@checked(ABOVE_ZERO, price_per_gpu_hour=ZERO_OR_MORE)
 def cost_per_million_tokens(tokens_per_s, num_gpus, price_per_gpu_hour):
     """Return what a million output tokens cost on num_gpus GPUs, in the currency of the price.
 
     tokens_per_s: of all GPUs together. ValueError for bad numbers.
     """
     raise NotImplementedError(
-        "capstone · cost_per_million_tokens is yours to write (about 3 lines). "
-        "Chapter: README.md, task 8"
+        "capstone · cost_per_million_tokens is yours to write (about 1 line). "
+        "The book (make book) says more: capstone, task 8"
     )
 
 
@@ -185,7 +194,7 @@ def choose(plans, ttft_s, tpot_s):
 
     raise NotImplementedError(
         "capstone · choose is yours to write (about 10 lines). "
-        "Chapter: README.md, task 8"
+        "The book (make book) says more: capstone, task 8"
     )
 
 
@@ -195,9 +204,54 @@ def regret(predicted, measured):
     Both: {name: rate}, the same names. 0.0: the best was chosen, though its prediction may be far
     off. ValueError when there is nothing to choose from or the names differ.
     """
+    same = predicted and predicted.keys() == measured.keys()
+    require(same, "predicted and measured must hold the same names, at least one")
     raise NotImplementedError(
-        "capstone · regret is yours to write (about 3 lines). "
-        "Chapter: README.md, task 8"
+        "capstone · regret is yours to write (about 1 line). "
+        "The book (make book) says more: capstone, task 8"
+    )
+
+
+@checked(
+    ABOVE_ZERO,
+    kv_bytes=ZERO_OR_MORE,
+    latency_s=ZERO_OR_MORE,
+    num_layers=COUNT,
+    layer_by_layer=ANYTHING,
+)
+def transfer_s(kv_bytes, link_bytes_per_s, latency_s, num_layers, prefill_s, layer_by_layer):
+    """Return the seconds after a prefill until its cache, kv_bytes in all, lies in the other pool.
+
+    At the end: one message, latency_s and the bytes over the link. Layer by layer: one message per
+    layer, each with latency_s and its equal part of the bytes; a layer's cache is ready when its
+    equal part of prefill_s is over, and the link carries one message after the other, in order.
+    Source: TensorRT-LLM issue 9212.
+    """
+    raise NotImplementedError(
+        "capstone · transfer_s is yours to write (about 6 lines). "
+        "The book (make book) says more: capstone, task 14"
+    )
+
+
+@checked(ABOVE_ZERO, sequence_s=ZERO_OR_MORE, sent_s=ZERO_OR_MORE, engines=COUNT)
+def pools_or_one(requests_per_s, engines, prefill_s, output_tokens, step_s, sequence_s, sent_s):
+    """Return {"first_pool": engines that only prefill, 0 for one pool, "tpot_s", "ttft_s"}.
+
+    A prompt keeps its engine busy for prefill_s; a decode step takes step_s, and sequence_s more
+    for each sequence in it. Requests spread evenly over the engines that take them.
+      one pool: prompts take the share u = requests_per_s * prefill_s / engines of everybody's time,
+        and steps get the rest; in a step are as many sequences as arrive in the time in which one
+        is answered, output_tokens * tpot_s
+      two pools: the first has the share u of its own engines, the second's steps have all the time
+      ttft_s: prefill_s, the wait for the prompts ahead, u / (1 - u) / 2 of prefill_s, one step of
+        the engine that answers (tpot_s), and with two pools sent_s
+    A choice whose u is not below 1, or whose steps never catch up, is impossible. Of the possible
+    ones take the shortest tpot_s; one pool if it is within 5% of that. ValueError when none is
+    possible, naming requests_per_s. Source: DistServe, arXiv 2401.09670 (M/D/1 waiting).
+    """
+    raise NotImplementedError(
+        "capstone · pools_or_one is yours to write (about 16 lines). "
+        "The book (make book) says more: capstone, task 14"
     )
 
 
@@ -213,13 +267,37 @@ def regret(predicted, measured):
 #             clocks of two ranks do not agree.
 # requests    [{"arrived_us", "token_us": [...]}]: when a request came, and when each of its tokens
 # processor   {"ranks": [[share of a core, per rank], ...], "cores": [[share busy, per core], ...]},
-#             a row per sample; rank r runs on core r. A rank that waits spins.
-# stages      vLLM's pipeline, per stage: [["execute" or "receive", began_us, ended_us], ...]
+#             a row per sample; rank r runs on core r. A rank that waits spins. Nobody watched the
+#             cores where "cores" is [].
+# stages      vLLM's pipeline, per stage: [["execute" or "receive", began_us, ended_us], ...]. An
+#             "execute" is a call of the model, or a call after it that chooses tokens or has
+#             nothing to choose, of some 10 us: their median is nobody's busy time. They are for
+#             you to look at; no task reads them.
 # microbatches  a pipeline of lab 04, per stage: [[asked, received, computed, handed on], ...]
 # spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
 # healthy     evidence of a healthy run of the same plan
 #
-# A capture holds what applies; the README says which of the recordings holds what.
+# A capture holds what applies; the chapter says which of the recordings holds what.
+#
+# A look reads one kind of evidence and returns a finding:
+#
+# cause       one of those that its docstring names, or "healthy"
+# where       the rank, the stage or "link"; None unless the docstring says it
+# cost        what the fault costs, a part of 1; 0.0 for "healthy" and "disturbed"
+# numbers     {name: number}, those that the docstring names: what the look went by
+#
+# Thresholds lie between what noise does and what a fault does; the chapter says how far apart.
+
+
+def finding(cause="healthy", where=None, cost=0.0, **numbers):
+    """Return {"cause", "where", "cost", "numbers"}. (Given.)"""
+    return {"cause": cause, "where": where, "cost": cost, "numbers": numbers}
+
+
+def mean_step_us(evidence):
+    """Return the mean duration of all steps of all ranks, prefills included. (Given.)"""
+    steps = [step for rank in evidence["ranks"] for step in rank["steps"]]
+    return statistics.fmean(step["end_us"] - step["start_us"] for step in steps)
 
 
 def decompose(evidence):
@@ -232,7 +310,49 @@ def decompose(evidence):
     """
     raise NotImplementedError(
         "capstone · decompose is yours to write (about 10 lines). "
-        "Chapter: README.md, task 9"
+        "The book (make book) says more: capstone, task 9"
+    )
+
+
+def used_by_others(evidence):
+    """Return, per core, the share of it that somebody other than its rank used: a list.
+
+    In a sample that is what core r was busy beyond what rank r used, and 0 where the rank used
+    more: two clocks never agree. Then the mean over the samples. [] where nobody watched.
+    """
+    raise NotImplementedError(
+        "capstone · used_by_others is yours to write (about 3 lines). "
+        "The book (make book) says more: capstone, task 10"
+    )
+
+
+def slowest_rank(evidence):
+    """Return (rank, ratio): who typically computes longest, and how long beside the fastest rank.
+
+    Typically: the median over a rank's steps. ratio: the slowest rank's median over the fastest
+    one's. The first rank of several that are as slow.
+    """
+    raise NotImplementedError(
+        "capstone · slowest_rank is yours to write (about 2 lines). "
+        "The book (make book) says more: capstone, task 10"
+    )
+
+
+def look_at_ranks(evidence):
+    """Find a rank that computes longer than the others.
+
+    "disturbed"       the capture is worth nothing: others used more than 0.1 of a core that is not
+                      the slow rank's (of any core, when no rank is slow)
+    "slow-rank"       where = the rank. Its ratio (slowest_rank) is above 1.37. cost: its mean
+                      computing less the longest mean computing of another rank, over mean_step_us;
+                      means over all steps, prefills included
+    "busy-neighbour"  the same, and others used more than 0.1 of its core
+    numbers: "compute_ratio", and "foreign", the largest share of a core that others used. (Where
+    ranks have steps, their cores were watched.)
+    """
+    raise NotImplementedError(
+        "capstone · look_at_ranks is yours to write (about 11 lines). "
+        "The book (make book) says more: capstone, task 10"
     )
 
 
@@ -242,9 +362,77 @@ def link_line(points):
     Of each payload size the median time counts, once: a late message must not bend the line. A line
     that does not rise gives a rate of math.inf. ValueError, naming `sizes`, unless two differ.
     """
+    sizes = {size for size, _ in points}
+    require(len(sizes) > 1, f"points of {len(sizes)} different sizes; a line needs 2 sizes")
     raise NotImplementedError(
-        "capstone · link_line is yours to write (about 10 lines). "
-        "Chapter: README.md, task 10"
+        "capstone · link_line is yours to write (about 8 lines). "
+        "The book (make book) says more: capstone, task 11"
+    )
+
+
+def all_reduces(evidence):
+    """Return [(payload_bytes, transfer_us), ...] of all all-reduces, for link_line. (Given.)"""
+    steps = zip(evidence["ranks"][0]["steps"], decompose(evidence)["transfer_us"], strict=True)
+    return [
+        (payload, us)
+        for step, times in steps
+        for (operation, payload, *_), us in zip(step["collectives"], times, strict=True)
+        if operation == "all_reduce"
+    ]
+
+
+def decode_transfer(evidence):
+    """Return (median, tail): the transfer of a decode step in us, all its collectives together.
+
+    A step with as many tokens as requests is a decode step; a prefill's payload is another one.
+    tail, the 99th percentile: of the sorted times the one at index int(0.99 * (count - 1)).
+    """
+    raise NotImplementedError(
+        "capstone · decode_transfer is yours to write (about 3 lines). "
+        "The book (make book) says more: capstone, task 11"
+    )
+
+
+def look_at_link(evidence):
+    """Find a link that is slower than in the healthy run.
+
+    "slow-link"      where = "link". The median of decode_transfer is more than 1.6 times that of
+                     the healthy run. cost: a step's mean transfer less the healthy run's, over
+                     mean_step_us; means over all steps, prefills included
+    "unsteady-link"  where = "link", cost alike. The median is not, but the tail is more than 2.4
+                     times the healthy run's tail
+    numbers: "transfer_ratio", "tail_ratio"; if there is a fault, also "latency_us" and
+    "bytes_per_s" of the link_line through all_reduces.
+    """
+    raise NotImplementedError(
+        "capstone · look_at_link is yours to write (about 11 lines). "
+        "The book (make book) says more: capstone, task 11"
+    )
+
+
+def requests_in_flight(evidence):
+    """Return how many requests are there at once, on average, by Little's law.
+
+    The time that all requests spent here, from arriving to their last token, added up, over the
+    window from the first arrival to the last token of all.
+    """
+    raise NotImplementedError(
+        "capstone · requests_in_flight is yours to write (about 3 lines). "
+        "The book (make book) says more: capstone, task 12"
+    )
+
+
+def look_at_requests(evidence):
+    """Find a pipeline that has too little to do: requests in flight beside its stages.
+
+    "starved"  requests_in_flight are at most pp_size - 0.5. cost: 1 - in flight / pp_size, the
+               part of the stages that has no request to work on. Not the time that they were seen
+               idle: that holds the engine's own pauses too
+    numbers: "in_flight".
+    """
+    raise NotImplementedError(
+        "capstone · look_at_requests is yours to write (about 4 lines). "
+        "The book (make book) says more: capstone, task 12"
     )
 
 
@@ -256,37 +444,77 @@ def stage_times(microbatches):
     """
     raise NotImplementedError(
         "capstone · stage_times is yours to write (about 4 lines). "
-        "Chapter: README.md, task 11"
+        "The book (make book) says more: capstone, task 12"
+    )
+
+
+def look_at_stages(evidence):
+    """Find the stage of a pipeline that is busy longer than the typical one.
+
+    The typical stage: the median of the busy times (stage_times), of two in the middle the lower.
+    "slow-stage"  where = the stage that is busy longest, the first of several. It is busy at least
+                  1.37 times as long as the typical one. cost: the part of the makespan that is
+                  saved when no stage is busy longer than the typical one; a makespan is lab 04's,
+                  sum of all stages' times + (microbatches - 1) x the longest, without hops
+    numbers: "busy_ratio", the longest over the typical, and "period_us".
+    """
+    raise NotImplementedError(
+        "capstone · look_at_stages is yours to write (about 9 lines). "
+        "The book (make book) says more: capstone, task 12"
+    )
+
+
+def look_at_start_up(evidence):
+    """Find what no clock shows: engines of their own, KV heads that are held twice.
+
+    "replicas"      engines is above 1. cost: 1 - 1 / engines, the part of the weights in memory
+                    that is there already
+    "copied-heads"  else copies is above 1. cost: 1 - 1 / copies, the part of the cache that is
+                    copies
+    numbers: "engines", the planned ranks, tp_size x pp_size, over the world_size that any
+    process says, for all say the same (not the processes: a log may lack some); "copies", the KV
+    heads that tp_size ranks hold, each as many as any process says, over those of the model, its
+    num_key_value_heads.
+    """
+    raise NotImplementedError(
+        "capstone · look_at_start_up is yours to write (about 9 lines). "
+        "The book (make book) says more: capstone, task 13"
+    )
+
+
+def share_waited(spans):
+    """Return the part of a training step that its ranks waited, of all ranks together.
+
+    spans: as in the evidence, in no order. The "wait" spans of all ranks over the ranks' steps,
+    each from the earliest beginning of a span to the latest end; to issue is not to wait.
+    """
+    raise NotImplementedError(
+        "capstone · share_waited is yours to write (about 3 lines). "
+        "The book (make book) says more: capstone, task 13"
+    )
+
+
+def look_at_overlap(evidence):
+    """Find transfers of a training step that are waited for and were hidden on the healthy day.
+
+    "no-overlap"  the share waited is at least 0.1 above the healthy run's. cost: the difference
+    numbers: "waited" and "usually_waited", the healthy run's.
+    """
+    raise NotImplementedError(
+        "capstone · look_at_overlap is yours to write (about 4 lines). "
+        "The book (make book) says more: capstone, task 13"
     )
 
 
 def diagnose(evidence):
-    """Say what is wrong with a run: {"cause", "where", "cost", "numbers"}.
+    """Say what is wrong with a run: the first finding that is not healthy, or the last one.
 
-    "healthy"         nothing; cost 0.0
-    "disturbed"       the capture is worth nothing: others used (more than a tenth of) a core other
-                      than that of the one slow rank; cost 0.0
-    "slow-rank"       where = the rank. It computes longer than the others; cost: the part of the
-                      mean step that would be saved at the pace of the slowest of them
-    "busy-neighbour"  the same, and others use the slow rank's core
-    "slow-link"       where = "link". Each decode step's transfer takes longer than in the healthy
-                      run; cost: the part of the mean step that the healthy transfers would save
-    "unsteady-link"   where = "link". The typical transfer is healthy, the tail is not; likewise
-    "replicas"        engines of their own where one was planned; cost: the part of the weights in
-                      memory that is there twice
-    "copied-heads"    ranks hold the same KV heads; cost: the part of the cache that is copies
-    "starved"         fewer requests in flight than stages; cost: the part of the stages' time idle
-    "slow-stage"      where = the stage. It sets the period; cost: the part of lab 04's makespan
-                      that would be saved at the typical stage's pace, the (lower) median's
-    "no-overlap"      transfers are waited for, not hidden; cost: the part of the step waited for,
-                      less the healthy run's
-
-    where is None unless said. numbers: {name: number}, those that decided, never empty. What noise
-    does: a healthy rank computes up to 1.25 times as long as another, a faulty one computes
-    1.5 times or more; a slow link's typical transfer takes 1.7 times the healthy one's or more, an
-    unsteady one's worst (99th percentile) three times. The README's table has the other lines.
+    spans: look_at_overlap. microbatches: look_at_stages. stages: the start-up, then the requests.
+    ranks: the start-up, then the ranks, then the link. A start-up comes first, because no timing
+    shows what it tells; the link last, because a slow rank makes others wait in collectives.
+    numbers: those of all looks that were taken, together.
     """
     raise NotImplementedError(
-        "capstone · diagnose is yours to write (about 96 lines). "
-        "Chapter: README.md, task 12"
+        "capstone · diagnose is yours to write (about 15 lines). "
+        "The book (make book) says more: capstone, task 13"
     )

@@ -5,9 +5,10 @@ is a collective, which takes a list with one array per rank and returns such a l
 are written as one rank runs them, as in a real engine: `..._shards` loads what the rank owns,
 `..._rank` computes with it and calls the collectives of its `group`. All arrays are float64.
 
-Shapes: x is [tokens, in] or [batch, tokens, in]. A linear layer is y = x @ W.T with W [out, in],
-the layout of torch.nn.Linear and of every checkpoint. The MLP alone uses the paper's layout,
-relu(x @ W1) @ W2 with W1 [in, hidden] and W2 [hidden, out] (Megatron-LM, arXiv:1909.08053, sec. 3).
+Shapes: x is [tokens, in] or [batch, tokens, in]; there is one token at least. A linear layer is
+y = x @ W.T with W [out, in], the layout of torch.nn.Linear and of every checkpoint. The MLP alone
+uses the paper's layout, relu(x @ W1) @ W2 with W1 [in, hidden] and W2 [hidden, out] (Megatron-LM,
+arXiv:1909.08053, sec. 3).
 """
 
 import numpy as np
@@ -17,9 +18,9 @@ from collectives import all_gather, all_reduce
 def shards(dimension, size, num_ranks):
     """Return a list with one slice per rank: equal blocks of a dimension, in rank order.
 
-    dimension is the name to show, such as "out_features". Raises ValueError when num_ranks is
-    below 1 or does not divide size; the message holds the dimension's name, its size and num_ranks.
-    Source: vllm/distributed/utils.py `divide`.
+    dimension is the name to show, such as "out_features"; size, an int, is 1 or more. Raises
+    ValueError when num_ranks is below 1 or does not divide size; the message holds the dimension's
+    name, its size and num_ranks. Source: vllm/distributed/utils.py `divide`.
     """
     # BEGIN SOLUTION (task 1)
     if num_ranks < 1:
@@ -44,7 +45,7 @@ def column_parallel(x, W, num_ranks):
 
 
 def row_parallel(x, W, num_ranks):
-    """Return x @ W.T, [..., out], with the inputs of W [out, in] split over the ranks.
+    """Return x @ W.T, [..., out], with the inputs of W [out, in] split over ranks: one all-reduce.
 
     Raises ValueError when num_ranks does not divide in. Source: Megatron-LM sec. 3; vLLM
     `RowParallelLinear`.
@@ -137,13 +138,11 @@ def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):
 
 
 def embedding_shard(E, num_ranks, rank):
-    """Return the rows of E [vocab, hidden] that one rank loads.
+    """Return the rows of E [vocab, hidden] that one rank loads; given, with your shards in it.
 
     Raises ValueError when num_ranks does not divide vocab. Source: vLLM `VocabParallelEmbedding`.
     """
-    # BEGIN SOLUTION (task 7, stretch)
     return E[shards("vocab", len(E), num_ranks)[rank]]
-    # END SOLUTION
 
 
 def embedding_rank(token_ids, E, group):

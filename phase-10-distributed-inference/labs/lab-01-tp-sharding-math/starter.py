@@ -1,4 +1,4 @@
-# lab-01 starter: write where NotImplementedError stands. [72d67f5b5ffc]
+# lab-01 starter: write where NotImplementedError stands. [d388d0fa643f]
 """Lab 01: tensor parallelism as algebra you can prove.
 
 Tasks 1 to 5 see all ranks at once: rank r owns block r, and the only way from one rank to another
@@ -6,9 +6,10 @@ is a collective, which takes a list with one array per rank and returns such a l
 are written as one rank runs them, as in a real engine: `..._shards` loads what the rank owns,
 `..._rank` computes with it and calls the collectives of its `group`. All arrays are float64.
 
-Shapes: x is [tokens, in] or [batch, tokens, in]. A linear layer is y = x @ W.T with W [out, in],
-the layout of torch.nn.Linear and of every checkpoint. The MLP alone uses the paper's layout,
-relu(x @ W1) @ W2 with W1 [in, hidden] and W2 [hidden, out] (Megatron-LM, arXiv:1909.08053, sec. 3).
+Shapes: x is [tokens, in] or [batch, tokens, in]; there is one token at least. A linear layer is
+y = x @ W.T with W [out, in], the layout of torch.nn.Linear and of every checkpoint. The MLP alone
+uses the paper's layout, relu(x @ W1) @ W2 with W1 [in, hidden] and W2 [hidden, out] (Megatron-LM,
+arXiv:1909.08053, sec. 3).
 """
 
 import numpy as np
@@ -18,13 +19,13 @@ from collectives import all_gather, all_reduce
 def shards(dimension, size, num_ranks):
     """Return a list with one slice per rank: equal blocks of a dimension, in rank order.
 
-    dimension is the name to show, such as "out_features". Raises ValueError when num_ranks is
-    below 1 or does not divide size; the message holds the dimension's name, its size and num_ranks.
-    Source: vllm/distributed/utils.py `divide`.
+    dimension is the name to show, such as "out_features"; size, an int, is 1 or more. Raises
+    ValueError when num_ranks is below 1 or does not divide size; the message holds the dimension's
+    name, its size and num_ranks. Source: vllm/distributed/utils.py `divide`.
     """
     raise NotImplementedError(
         "lab-01 · shards is yours to write (about 6 lines). "
-        "Chapter: README.md, task 1"
+        "The book (make book) says more: lab-01, task 1"
     )
 
 
@@ -36,19 +37,19 @@ def column_parallel(x, W, num_ranks):
     """
     raise NotImplementedError(
         "lab-01 · column_parallel is yours to write (about 2 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-01, task 2"
     )
 
 
 def row_parallel(x, W, num_ranks):
-    """Return x @ W.T, [..., out], with the inputs of W [out, in] split over the ranks.
+    """Return x @ W.T, [..., out], with the inputs of W [out, in] split over ranks: one all-reduce.
 
     Raises ValueError when num_ranks does not divide in. Source: Megatron-LM sec. 3; vLLM
     `RowParallelLinear`.
     """
     raise NotImplementedError(
         "lab-01 · row_parallel is yours to write (about 2 lines). "
-        "Chapter: README.md, task 3"
+        "The book (make book) says more: lab-01, task 3"
     )
 
 
@@ -60,7 +61,7 @@ def mlp_tp(x, W1, W2, num_ranks):
     """
     raise NotImplementedError(
         "lab-01 · mlp_tp is yours to write (about 2 lines). "
-        "Chapter: README.md, task 4"
+        "The book (make book) says more: lab-01, task 4"
     )
 
 
@@ -72,7 +73,7 @@ def legal_tp_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
     """
     raise NotImplementedError(
         "lab-01 · legal_tp_sizes is yours to write (about 4 lines). "
-        "Chapter: README.md, task 5"
+        "The book (make book) says more: lab-01, task 5"
     )
 
 
@@ -104,7 +105,7 @@ def attention_shards(Wq, Wk, Wv, Wo, num_heads, num_kv_heads, num_ranks, rank):
     """
     raise NotImplementedError(
         "lab-01 · attention_shards is yours to write (about 9 lines). "
-        "Chapter: README.md, task 6"
+        "The book (make book) says more: lab-01, task 6"
     )
 
 
@@ -116,19 +117,16 @@ def attention_rank(x, Wq, Wk, Wv, Wo, head_dim, group):
     """
     raise NotImplementedError(
         "lab-01 · attention_rank is yours to write (about 2 lines). "
-        "Chapter: README.md, task 6"
+        "The book (make book) says more: lab-01, task 6"
     )
 
 
 def embedding_shard(E, num_ranks, rank):
-    """Return the rows of E [vocab, hidden] that one rank loads.
+    """Return the rows of E [vocab, hidden] that one rank loads; given, with your shards in it.
 
     Raises ValueError when num_ranks does not divide vocab. Source: vLLM `VocabParallelEmbedding`.
     """
-    raise NotImplementedError(
-        "lab-01 · embedding_shard is yours to write (about 1 line). "
-        "Chapter: README.md, task 7"
-    )
+    return E[shards("vocab", len(E), num_ranks)[rank]]
 
 
 def embedding_rank(token_ids, E, group):
@@ -140,7 +138,7 @@ def embedding_rank(token_ids, E, group):
     """
     raise NotImplementedError(
         "lab-01 · embedding_rank is yours to write (about 4 lines). "
-        "Chapter: README.md, task 7"
+        "The book (make book) says more: lab-01, task 7"
     )
 
 
@@ -153,7 +151,7 @@ def mlp_sp_shards(x, W1, W2, num_ranks, rank):
     """
     raise NotImplementedError(
         "lab-01 · mlp_sp_shards is yours to write (about 3 lines). "
-        "Chapter: README.md, task 8"
+        "The book (make book) says more: lab-01, task 8"
     )
 
 
@@ -165,5 +163,5 @@ def mlp_sp_rank(x, W1, W2, group):
     """
     raise NotImplementedError(
         "lab-01 · mlp_sp_rank is yours to write (about 2 lines). "
-        "Chapter: README.md, task 8"
+        "The book (make book) says more: lab-01, task 8"
     )

@@ -13,10 +13,18 @@ import numpy as np
 import pytest
 from collectives import Deadlock, record, run_ranks
 
-from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, kind_of
+from labkit.expect import (
+    Unexpected,
+    expect_close,
+    expect_equal,
+    expect_error,
+    kind_of,
+    looking_at,
+)
 
-RANKS = (1, 2, 3, 4, 8)
-GROUPS = (1, 2, 3, 4)  # of ranks that run one by one: when graded, each is a process
+RANKS = (4, 1, 2, 3, 8)
+MORE_RANKS = (5, 6, 7, 12, 16, 64)  # one layer each: a count that is no power of two, or large
+GROUPS = (4, 1, 2, 3, 6)  # of ranks that run one by one: when graded, each is a process
 # float64 rounding of sums over at most 80 products of numbers near 1, added in another order; what
 # a marked collective returns is hundreds of times further from the same numbers unmarked
 ATOL = 1e-11
@@ -30,7 +38,8 @@ def test_shards__are_equal_blocks_in_rank_order(lab):
     """shards gives each rank one of equal blocks, in rank order"""
     chance = random.Random(1)
     for num_ranks in (4, *RANKS, 10, chance.randint(5, 40), chance.randint(65, 99)):
-        for width in (12, 1, 9, chance.randint(2, 60)):  # 10 ranks of 9: int(90 * (7 / 10)) is 62
+        # 10 ranks of 9: int(90 * (7 / 10)) is 62; the last is far above any size that a model has
+        for width in (12, 1, 9, chance.randint(2, 60), chance.randint(10**9, 10**10)):
             size = num_ranks * width
             expect_blocks(lab.shards("out_features", size, num_ranks), size, num_ranks)
 
@@ -66,7 +75,7 @@ def test_shards__say_what_is_uneven(lab):
 def test_column_parallel__equals_the_dense_product(lab):
     """column_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
     idea = "split W's rows, the outputs, and concatenate along the outputs in rank order"
-    expect_layer(lab.column_parallel, dense, linear_layers(), idea)
+    expect_layer(lab.column_parallel, dense, linear_layers(), idea, split="outputs")
 
 
 @pytest.mark.points(5)
@@ -76,7 +85,7 @@ def test_column_parallel__makes_one_all_gather(lab):
     idea = "each rank holds a block of the outputs; one all-gather joins them"
     for x, W, num_ranks in linear_layers():
         with marked_collectives() as ledger:
-            y = lab.column_parallel(x, W, num_ranks)
+            y = call(lab.column_parallel, x, W, num_ranks, idea=idea)
         expect_traffic(ledger, [("all_gather", dense(x, W).nbytes)], num_ranks, idea)
         parts = [dense(x, W[block]) for block in blocks(len(W), num_ranks)]
         expect_meeting(ledger.calls, [parts], [y], idea)
@@ -92,7 +101,8 @@ def test_column_parallel__refuses_an_uneven_split(lab):
         arrays = draw(5, inputs), draw(outputs, inputs)
         expect_refusal(lab.column_parallel, arrays, num_ranks, f"the {outputs} outputs")
         whole = draw(outputs * num_ranks, inputs)  # the same ranks do divide these outputs
-        expect_layer(lab.column_parallel, dense, [(arrays[0], whole, num_ranks)], OWNS)
+        idea = f"only the {len(whole)} outputs are split here, and {num_ranks} ranks divide them"
+        expect_layer(lab.column_parallel, dense, [(arrays[0], whole, num_ranks)], idea)
 
 
 @pytest.mark.points(8)
@@ -100,7 +110,7 @@ def test_column_parallel__refuses_an_uneven_split(lab):
 def test_row_parallel__equals_the_dense_product(lab):
     """row_parallel equals x @ W.T for 1, 2, 3, 4 and 8 ranks"""
     idea = "slice r of x meets slice r of W, which gives one addend of every output; addends add"
-    expect_layer(lab.row_parallel, dense, linear_layers(), idea)
+    expect_layer(lab.row_parallel, dense, linear_layers(), idea, split="inputs")
 
 
 @pytest.mark.points(6)
@@ -110,7 +120,7 @@ def test_row_parallel__makes_one_all_reduce(lab):
     idea = "partial sums live on different ranks; only an all-reduce can add them"
     for x, W, num_ranks in linear_layers():
         with marked_collectives() as ledger:
-            y = lab.row_parallel(x, W, num_ranks)
+            y = call(lab.row_parallel, x, W, num_ranks, idea=idea)
         expect_traffic(ledger, [("all_reduce", dense(x, W).nbytes)], num_ranks, idea)
         mine = blocks(W.shape[1], num_ranks)
         parts = [dense(x[..., block], W[:, block]) for block in mine]
@@ -128,7 +138,8 @@ def test_row_parallel__refuses_an_uneven_split(lab):
         expect_refusal(lab.row_parallel, arrays, num_ranks, f"the {inputs} inputs")
         even = inputs * num_ranks
         whole = draw(5, even), draw(outputs, even)
-        expect_layer(lab.row_parallel, dense, [(*whole, num_ranks)], OWNS)
+        idea = f"only the {even} inputs are split here, and {num_ranks} ranks divide them"
+        expect_layer(lab.row_parallel, dense, [(*whole, num_ranks)], idea)
 
 
 @pytest.mark.points(9)
@@ -136,7 +147,7 @@ def test_row_parallel__refuses_an_uneven_split(lab):
 def test_mlp_tp__equals_the_dense_mlp(lab):
     """mlp_tp equals relu(x @ W1) @ W2 for 1, 2, 3, 4 and 8 ranks"""
     idea = "relu works on each shard alone; only the partial sums of W2 are added"
-    expect_layer(lab.mlp_tp, dense_mlp, mlps(), idea)
+    expect_layer(lab.mlp_tp, dense_mlp, mlps(), idea, split="hidden units")
 
 
 @pytest.mark.points(9)
@@ -144,9 +155,9 @@ def test_mlp_tp__equals_the_dense_mlp(lab):
 def test_mlp_tp__makes_exactly_one_all_reduce(lab):
     """mlp_tp makes exactly one all-reduce and no other collective"""
     idea = "hidden unit j, finished on a rank, meets row j of W2 on that rank; one all-reduce adds"
-    for x, W1, W2, num_ranks in mlps():
+    for x, W1, W2, num_ranks in sorted(mlps(), key=lambda case: case[-1] == 1):
         with marked_collectives() as ledger:
-            y = lab.mlp_tp(x, W1, W2, num_ranks)
+            y = call(lab.mlp_tp, x, W1, W2, num_ranks, idea=idea)
         output_bytes = dense_mlp(x, W1, W2).nbytes
         expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, idea)
         mine = blocks(W1.shape[1], num_ranks)
@@ -165,7 +176,8 @@ def test_mlp_tp__refuses_an_uneven_split(lab):
         expect_refusal(lab.mlp_tp, arrays, num_ranks, f"the {hidden} hidden units")
         width = hidden * num_ranks
         whole = arrays[0], draw(odd, width), draw(width, odd)
-        expect_layer(lab.mlp_tp, dense_mlp, [(*whole, num_ranks)], OWNS)
+        idea = f"only the {width} hidden units are split here, and {num_ranks} ranks divide them"
+        expect_layer(lab.mlp_tp, dense_mlp, [(*whole, num_ranks)], idea)
 
 
 @pytest.mark.points(8)
@@ -220,14 +232,21 @@ def test_attention_shards__refuse_heads_that_do_not_divide(lab):
 def test_attention_rank__equals_the_unsharded_block(lab):
     """Each rank, given its heads, returns the whole attention block's output"""
     idea = "Wo's columns follow the rank's heads, so its product is one addend of every output"
-    draw, cases = numbers(), heads()
-    for num_heads, num_kv_heads, head_dim in [*cases, cases[0]]:  # its shapes with other numbers
-        x, weights = draw(5, IN), attention_weights(draw, num_heads, num_kv_heads, head_dim)
+    draw, shapes = numbers(), heads()
+    cases = [(*shape, 1, 1) if shape[-1] == 1 else (*shape, 5, 7) for shape in shapes]
+    cases += [cases[0], (2, 2, 1, 70, 2)]  # its shapes with other numbers; a long prompt
+    returned = []
+    for num_heads, num_kv_heads, head_dim, tokens, outputs in cases:
+        x = draw(tokens, IN)
+        *weights, Wo = attention_weights(draw, num_heads, num_kv_heads, head_dim)
+        weights = (*weights, Wo[:outputs])
         expected = dense_attention(x, *weights, num_heads, num_kv_heads)
         for num_ranks in legal_sizes(num_heads, num_kv_heads, [], max(GROUPS)):
             held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
-            results = on_ranks(lab.attention_rank, held)
+            results = on_ranks(lab.attention_rank, held, idea)
             expect_ranks(results, [expected] * num_ranks, idea)
+            returned += [(y, y.copy()) for y in results]
+    expect_kept(returned)
 
 
 @pytest.mark.points(4)
@@ -245,39 +264,26 @@ def test_attention_rank__makes_one_all_reduce(lab):
             for _, *mine, _ in held
         ]
         with marked_collectives() as ledger:
-            results = on_ranks(lab.attention_rank, held)
+            results = on_ranks(lab.attention_rank, held, idea)
         expect_traffic(ledger, [("all_reduce", output_bytes)], num_ranks, idea)
         expect_meeting(ledger.calls, [parts], results, idea)
 
 
-@pytest.mark.points(2)
-@pytest.mark.waits_for(SHARDS, UNEVEN)
-def test_embedding_shard__is_a_block_of_rows(lab):
-    """A rank loads its block of the vocabulary, and an uneven one is refused"""
-    for E, _, num_ranks in embeddings():
-        owned = [(E[block],) for block in blocks(len(E), num_ranks)]
-        for rank in range(num_ranks):
-            given = (lab.embedding_shard(E, num_ranks, rank),)
-            expect_shards(given, owned, rank, {"E": OWNS})
-    draw = numbers()
-    for vocab, num_ranks in uneven_splits():
-        idea = f"the vocabulary is split here, {vocab} rows; {num_ranks} ranks do not divide it"
-        E = draw(vocab, 2 * num_ranks)
-        for rank in (num_ranks - 1, 0):
-            expect_error(ValueError, lab.embedding_shard, E, num_ranks, rank, idea=idea)
-
-
-@pytest.mark.points(3)
+@pytest.mark.points(4)
 def test_embedding_rank__gives_every_token_its_row(lab):
     """Each rank, given a block of the vocabulary, returns E[token_ids] to the last bit"""
     idea = "a rank gives zeros for tokens it does not own; the sum keeps the owner's row"
+    returned = []
     for E, token_ids, num_ranks in (*embeddings(), *lone_tokens()):
         held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
-        results = on_ranks(lab.embedding_rank, held)
-        expect_ranks(results, [E[token_ids]] * num_ranks, idea, atol=0.0)
+        results = on_ranks(lab.embedding_rank, held, idea)
+        for rank, rows in enumerate(results):
+            expect_rows(rows, rank, E, token_ids, num_ranks)
+        returned += [(rows, rows.copy()) for rows in results]
+    expect_kept(returned)
 
 
-@pytest.mark.points(3)
+@pytest.mark.points(4)
 @pytest.mark.waits_for("test_embedding_rank__gives_every_token_its_row")
 def test_embedding_rank__makes_one_all_reduce(lab):
     """The embedding makes one all-reduce; zeros stand for other ranks' tokens"""
@@ -285,7 +291,7 @@ def test_embedding_rank__makes_one_all_reduce(lab):
     for E, token_ids, num_ranks in (*embeddings(), *lone_tokens()):
         held = [(token_ids, E[block]) for block in blocks(len(E), num_ranks)]
         with marked_collectives() as ledger:
-            results = on_ranks(lab.embedding_rank, held)
+            results = on_ranks(lab.embedding_rank, held, idea)
         expect_traffic(ledger, [("all_reduce", E[token_ids].nbytes)], num_ranks, idea)
         owner = token_ids * num_ranks // len(E)
         parts = [np.where((owner == r)[:, None], E[token_ids], 0.0) for r in range(num_ranks)]
@@ -304,8 +310,8 @@ def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
     for *arrays, num_ranks in cases:
         owned = mlp_sp_arguments(*arrays, num_ranks)
         for rank in range(num_ranks):
-            given = lab.mlp_sp_shards(*arrays, num_ranks, rank)
-            expect_shards(given, owned, rank, dict.fromkeys(("x", "W1", "W2"), OWNS))
+            given = call(lab.mlp_sp_shards, *arrays, num_ranks, rank, idea=OWNS)
+            expect_shards(given, owned, rank, UNITS)
     for uneven, num_ranks in uneven_splits():
         even = 2 * num_ranks
         for tokens, width, what in ((uneven, even, "tokens"), (even, uneven, "hidden units")):
@@ -319,10 +325,13 @@ def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
 def test_mlp_sp_rank__gives_its_block_of_tokens(lab):
     """Sequence parallelism: each rank ends with its tokens of the dense MLP, complete"""
     idea = "gather the tokens, then split the sum by tokens: rank r ends with block r, all outputs"
+    returned = []
     for x, W1, W2, num_ranks in sequence_mlps():
         expected = [dense_mlp(x, W1, W2)[block] for block in blocks(len(x), num_ranks)]
-        results = on_ranks(lab.mlp_sp_rank, mlp_sp_arguments(x, W1, W2, num_ranks))
+        results = on_ranks(lab.mlp_sp_rank, mlp_sp_arguments(x, W1, W2, num_ranks), idea)
         expect_ranks(results, expected, idea)
+        returned += [(y, y.copy()) for y in results]
+    expect_kept(returned)
 
 
 @pytest.mark.points(3)
@@ -331,12 +340,13 @@ def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
     """An all-gather and a reduce-scatter send the bytes of one all-reduce"""
     idea = "all-gather the tokens, reduce-scatter the partial sums: together one all-reduce"
     draw = numbers()
-    for num_ranks in GROUPS:
-        tokens, width, hidden = sizes(num_ranks)
+    drawn = [(*sizes(num_ranks), num_ranks) for num_ranks in GROUPS]
+    one_token_per_rank = [(num_ranks, *rest, num_ranks) for _, *rest, num_ranks in drawn]
+    for tokens, width, hidden, num_ranks in (*drawn, *one_token_per_rank):
         x, W1, W2 = draw(tokens, width), draw(width, hidden), draw(hidden, width)
         held = mlp_sp_arguments(x, W1, W2, num_ranks)
         with marked_collectives() as ledger:
-            results = on_ranks(lab.mlp_sp_rank, held)
+            results = on_ranks(lab.mlp_sp_rank, held, idea)
         traffic = [("all_gather", x.nbytes), ("reduce_scatter", x.nbytes)]
         expect_traffic(ledger, traffic, num_ranks, idea)
         if num_ranks == 1:
@@ -350,14 +360,17 @@ def test_mlp_sp_rank__sends_the_bytes_of_one_all_reduce(lab):
 
 # --- inputs -------------------------------------------------------------------------------------
 
-READ = "query head i reads KV head i // (num_heads / num_kv_heads); a rank loads what it reads"
 HEADS = {
     "Wq": "head h is rows h * head_dim up to (h + 1) * head_dim; a rank loads its heads' rows",
-    "Wk": READ,
-    "Wv": READ,
     "Wo": "head h is columns h * head_dim up to (h + 1) * head_dim; Wo's rows are not split",
 }
 ALONE = "one rank holds everything: nothing is split, and the formula itself is to be looked at"
+PRECISION = "precision: all arrays are float64, also in between"
+UNITS = {
+    "x": "x is split by its rows, the tokens",
+    "W1": "W1 is split by its columns, the hidden units",
+    "W2": "W2 is split by its rows, the hidden units",
+}
 IN, OUT = 24, 48  # the first layer's, which 1, 2, 3, 4 and 8 ranks divide
 
 
@@ -392,6 +405,9 @@ def linear_layers():
             yield draw(5, few), draw(many, few), num_ranks
         yield draw(2, 5, many), draw(few, many), num_ranks
         yield np.zeros((1, few)), draw(few, few), num_ranks
+        yield 300 * draw(1, num_ranks), draw(num_ranks, num_ranks), num_ranks  # one per rank
+    for num_ranks in MORE_RANKS:
+        yield draw(2, num_ranks), draw(2 * num_ranks, num_ranks), num_ranks
 
 
 def mlps():
@@ -401,6 +417,11 @@ def mlps():
         for _ in range(2):
             yield draw(5, few), draw(few, hidden), draw(hidden, many), num_ranks
         yield draw(2, 5, many), draw(many, few), draw(few, hidden), num_ranks
+        # one token, one output, one unit per rank; large numbers, and none above zero
+        yield 100 * draw(1, num_ranks), draw(num_ranks, num_ranks), draw(num_ranks, 1), num_ranks
+        yield np.ones((2, 3)), -np.ones((3, num_ranks)), draw(num_ranks, 2), num_ranks
+    for num_ranks in MORE_RANKS:
+        yield draw(2, 3), draw(3, 2 * num_ranks), draw(2 * num_ranks, 2), num_ranks
 
 
 def sequence_mlps():
@@ -409,6 +430,7 @@ def sequence_mlps():
         tokens, few, hidden, many = sizes(num_ranks, 4)
         for _ in range(2):
             yield draw(tokens, few), draw(few, hidden), draw(hidden, many), num_ranks
+        yield 300 * draw(num_ranks, 1), draw(1, num_ranks), draw(num_ranks, 1), num_ranks
 
 
 def embeddings():
@@ -422,20 +444,29 @@ def embeddings():
 
 
 def lone_tokens():
-    """(E, token_ids, num_ranks): one token, whose row alone is finite: 0 times inf is not 0."""
+    """(E, token_ids, num_ranks): tokens of one rank alone; one, its row small beside the others."""
     draw = numbers()
     for num_ranks in GROUPS:
         vocab = sizes(num_ranks)[0]
-        E = np.full((vocab, 6 + num_ranks), np.inf)
+        E = np.full((vocab, 6 + num_ranks), 1e200)
         E[-1] = draw(6 + num_ranks)
         yield E, np.array([vocab - 1]), num_ranks
+        few = draw(vocab, 2)  # tokens that stand there twice, all of them of the last rank
+        yield few, np.array([vocab - 1, vocab - 2, vocab - 1]), num_ranks
+        yield draw(num_ranks, 1), np.array([0]), num_ranks  # one row per rank, of one number
 
 
 def heads():
     """(num_heads, num_kv_heads, head_dim): KV heads that are copied, and others."""
     chance = random.Random(5)
     drawn = [(chance.randint(2, 4), chance.randint(1, 3), chance.randint(1, 4)) for _ in range(3)]
-    return [(8, 2, 3), (8, 8, 2), (6, 1, 4), *((kv * group, kv, dim) for kv, group, dim in drawn)]
+    return [
+        (8, 2, 3),
+        (8, 8, 2),
+        (6, 1, 4),
+        (4, 4, 1),
+        *((kv * group, kv, dim) for kv, group, dim in drawn),
+    ]
 
 
 def models():
@@ -445,6 +476,8 @@ def models():
     yield 12, 12, [3072], 8
     yield 71, 1, [18176], 128  # Falcon-7B: a prime number of heads
     yield 7, 7, [7], 7  # max_tp_size itself is allowed
+    yield 1, 1, [1], 1  # the smallest of everything
+    yield 256, 256, [256], 256
     yield 8, 8, [8], 7
     yield 6, 4, [24], 8  # 3 and 6 neither divide 4 nor are multiples of it
     yield 32, 8, [14336, 100], 16
@@ -512,8 +545,12 @@ def why_legal(given, expected, num_heads, num_kv_heads, widths, max_tp_size):
     size = min(wrong)
     if size in expected:
         copied = size % num_kv_heads == 0 and size > num_kv_heads
-        how = f"each KV head is copied {size // num_kv_heads} times" if copied else "all divides"
-        return f"{size} ranks are possible: {how}"
+        how = (
+            f"each KV head is copied {size // num_kv_heads} times"
+            if copied
+            else ("all heads and widths can be divided so")
+        )
+        return f"{size} ranks are possible: {how}" if size > 1 else "one rank is always possible"
     if not 1 <= size <= max_tp_size:
         return f"sizes go from 1 to {max_tp_size}"
     for name, count in (("num_heads", num_heads), *(("the width", width) for width in widths)):
@@ -558,19 +595,45 @@ def marked_collectives():
     return record(mark=np.random.default_rng(11))
 
 
-def on_ranks(function, held):
+def call(function, *arguments, idea):
+    """Its result; what it raises, such as numpy's words about shapes, keeps the idea."""
+    with looking_at(idea):
+        return function(*arguments)
+
+
+def on_ranks(function, held, idea):
     """The ranks' results; held: what each rank is given."""
-    try:
-        return run_ranks(function, held)
-    except Deadlock as error:
-        raise Unexpected(f"{error}. On a cluster they would wait for ever.") from None
+    with record() as ledger:
+        try:
+            return run_ranks(function, held)
+        except Deadlock as error:
+            raise Unexpected(f"{error}. On a cluster they would wait for ever.") from None
+        except (NotImplementedError, AssertionError):
+            raise
+        except Exception as error:
+            with looking_at(SIDE_BY_SIDE if joined_outputs(ledger, held) else idea):
+                raise error
+
+
+SIDE_BY_SIDE = (
+    "all_gather joins along the last axis unless it is told otherwise; tokens are along axis=0"
+)
+
+
+def joined_outputs(ledger, held):
+    """Whether the first collective gathered tokens side by side, not one below the other."""
+    first, tokens = ledger.calls[:1], len(held[0][0])
+    if np.array_equal(held[0][0], held[-1][0]):  # every rank has all tokens
+        return False
+    gathers = first and first[0].operation == "all_gather" and first[0].inputs[0].ndim == 2
+    return gathers and len(first[0].outputs[0]) == len(first[0].inputs[0]) == tokens
 
 
 def expect_blocks(given, size, num_ranks):
     if not isinstance(given, list) or not all(isinstance(one, slice) for one in given):
         raise Unexpected(f"returned {kind_of(given)}, expected a list with slices only.")
     edges = [[one.start, one.stop] for one in given]
-    entries = list(range(size))
+    entries = range(size)
     try:
         owned = [entries[one] for one in given]
     except TypeError:
@@ -581,11 +644,14 @@ def expect_blocks(given, size, num_ranks):
         raise Unexpected(f"returned slices {edges}, expected {want}. Look again at: {OWNS}.")
 
 
-def expect_layer(function, oracle, layers, idea):
-    """function(*arrays, num_ranks) equals the oracle, and keeps what it returned before."""
-    returned = []
+def expect_layer(function, oracle, layers, idea, split=""):
+    """function(*arrays, num_ranks) equals the oracle, and keeps what it returned before.
+
+    split: what the ranks share, told to whoever refuses an array because of another dimension.
+    """
+    returned, raising = [], f"only the {split} are split; {idea}" if split else idea
     for *arrays, num_ranks in layers:
-        y = function(*arrays, num_ranks)
+        y = call(function, *arrays, num_ranks, idea=raising)
         if isinstance(y, (list, tuple)) and len(y) == num_ranks:
             raise Unexpected(
                 "returned a list with one array per rank, expected one array. Every rank "
@@ -599,6 +665,9 @@ def expect_layer(function, oracle, layers, idea):
 def expect_ranks(results, expected, idea, atol=ATOL):
     """Every rank returned what it should; the results are the ranks' own."""
     idea = idea if len(expected) > 1 else ALONE
+    first, alike_all = expected[0], all(same(other, expected[0]) for other in expected)
+    if len(expected) > 1 and alike_all and same(results[0], first, atol):
+        idea = "rank 0 returned the right result; every rank returns it, whole"
     for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
         if same(y, wanted, atol):
             continue
@@ -613,7 +682,11 @@ def expect_result(y, expected, idea, part="", atol=ATOL):
     if same(y, expected, atol):
         return
     if same(y, expected, 1e-5 * np.abs(expected).max(initial=0.0)):
-        idea = "precision: all arrays are float64, also in between"
+        idea = PRECISION
+    elif type(y) is np.ndarray and y.ndim < expected.ndim and y.size == expected.size:
+        idea = "the result keeps all dimensions of x; only the last one changes"
+    elif idea is ALONE and getattr(y, "shape", None) != expected.shape:
+        idea = ""
     expect_close(y, expected, atol=atol, idea=idea, part=part)
 
 
@@ -627,9 +700,15 @@ def expect_kept(returned):
 
 def expect_heads(function, weights, shape, ranks):
     """attention_shards gives each of these ranks its own; shape: query heads, KV heads, ranks."""
-    owned = [heads_of_rank(weights, *shape, rank) for rank in range(shape[-1])]
+    num_heads, num_kv_heads, num_ranks = shape
+    owned = [heads_of_rank(weights, *shape, rank) for rank in range(num_ranks)]
     for rank in ranks:
-        expect_shards(function(*weights, *shape, rank), owned, rank, HEADS)
+        heads = [head for head in range(num_heads) if head * num_ranks // num_heads == rank]
+        read = sorted({head * num_kv_heads // num_heads for head in heads})
+        reads = f"rank {rank} has the query heads {heads}, and these read the KV heads {read}"
+        ideas = {"Wq": HEADS["Wq"], "Wk": reads, "Wv": reads, "Wo": HEADS["Wo"]}
+        given = call(function, *weights, *shape, rank, idea=reads)
+        expect_shards(given, owned, rank, ideas)
 
 
 def expect_shards(given, owned, rank, ideas):
@@ -641,8 +720,32 @@ def expect_shards(given, owned, rank, ideas):
             continue
         part = f" on rank {rank}, its part of {name}"
         if others := [r for r, parts in enumerate(owned) if same(array, parts[place], 0.0)]:
-            raise Unexpected(f"is what rank {others[0]} owns. Look again at: {OWNS}.", part)
+            why = idea if name in ("Wk", "Wv") else OWNS
+            raise Unexpected(f"is what rank {others[0]} owns. Look again at: {why}.", part)
+        for other, mine in zip(ideas, owned[rank], strict=True):
+            if same(array, mine, 0.0):
+                raise Unexpected(f"is its part of {other}. The order is {', '.join(ideas)}.", part)
         expect_close(array, owned[rank][place], atol=0.0, idea=idea, part=part)
+
+
+def expect_rows(rows, rank, E, token_ids, num_ranks):
+    """The rows of all tokens, to the last bit; the first wrong one by its token and its owner."""
+    expected = E[token_ids]
+    if same(rows, expected, 0.0):
+        return
+    part, idea = f" on rank {rank}", "one row per token, as wide as E"
+    if same(rows, expected, 1e-5 * np.abs(expected).max(initial=0.0)):
+        idea = PRECISION
+    elif type(rows) is np.ndarray and rows.shape == expected.shape:
+        place = int(np.argwhere(~(rows == expected).all(axis=1))[0, 0])
+        token, part = token_ids[place], f"{part}, its row {place}"
+        owner = token * num_ranks // len(E)
+        idea = (
+            f"the token there is {token}, which rank {owner} owns (tokens "
+            f"{owner * len(E) // num_ranks} to {(owner + 1) * len(E) // num_ranks - 1})"
+        ) + "; every other rank brings zeros for it" * (num_ranks > 1)
+        rows, expected = rows[place], expected[place]
+    expect_close(rows, expected, atol=0.0, idea=idea, part=part)
 
 
 def expect_refusal(function, arrays, num_ranks, what):
@@ -652,6 +755,12 @@ def expect_refusal(function, arrays, num_ranks, what):
 
 def expect_traffic(ledger, expected, num_ranks, idea):
     """The ledger holds exactly `expected`, a list of (operation, payload bytes)."""
+    for call in ledger.calls:
+        if len(call.inputs) != num_ranks:
+            raise Unexpected(
+                f"made {call.operation} of {len(call.inputs)} parts, where num_ranks is "
+                f"{num_ranks}. Look again at: one part per rank, however many ranks there are."
+            )
     made = [(call.operation, call.payload_bytes) for call in ledger.calls]
     if made != (expected if num_ranks > 1 else []):
         said, want = (

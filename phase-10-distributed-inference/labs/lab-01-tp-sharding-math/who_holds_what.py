@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labkit.loading import load_chosen, run_program
+from labkit.loading import load_and_say, run_program
 
 HERE = Path(__file__).resolve().parent
 HEAD_DIM = 2
@@ -59,7 +59,7 @@ def main():
     chosen = parser.parse_args()
     if min(chosen.ranks, chosen.heads, chosen.kv_heads) < 1:
         parser.error("ranks, heads and kv-heads must be at least 1")
-    lab = load_chosen(HERE)
+    lab = load_and_say(HERE)
     try:
         print("\n".join(table(lab, chosen.ranks, chosen.heads, chosen.kv_heads)))
     except ValueError as error:

@@ -1,42 +1,6 @@
 """Plausible mistakes of lab 02. See labkit/mistakes/__init__.py for how they are written down."""
 
 EDITS = """
-Rejected by: test_padded_vocab__is_the_next_multiple_of_64
-
-padded_vocab__not_padded
-the vocabulary keeps its own size.
-vLLM pads the embedding and the output matrix to multiples of 64 rows, at tp_size=1 too.
-    -(-vocab_size // VOCAB_PADDING) * VOCAB_PADDING  ->  vocab_size
-
-padded_vocab__always_adds_rows
-a vocabulary that is already a multiple of 64 gets 64 rows more.
-The next multiple of a multiple is the number itself.
-    -(-vocab_size // VOCAB_PADDING)  ->  (vocab_size // VOCAB_PADDING + 1)
-
-Rejected by: test_kv_heads_per_rank__never_falls_below_one
-
-kv_heads_per_rank__falls_below_one
-KV heads are divided by the ranks even when there are more ranks than heads.
-8 KV heads over 16 ranks is not half a head each: every rank holds one, each head is held twice.
-    max(1, num_kv_heads // tp_size)  ->  num_kv_heads // tp_size
-
-kv_heads_per_rank__all_on_every_rank
-every rank holds all KV heads.
-Then tensor parallelism would leave no more room for the cache; capacity doubles at tp_size=2.
-    max(1, num_kv_heads // tp_size)  ->  num_kv_heads
-
-Rejected by: test_kv_heads_per_rank__refuses_an_uneven_split
-
-kv_heads_per_rank__rounds_an_uneven_split_down
-3 KV heads over 2 ranks make one each.
-A head would be lost. Engines refuse (vLLM late, by a bare assert).
-    few >= 1 and many % few == 0  ->  few >= 1
-
-kv_heads_per_rank__lets_negative_sizes_pass
-numbers below 0 pass as long as they divide.
-8 % -2 is 0 too. There are no -2 ranks.
-    few >= 1 and many % few == 0  ->  few and many % few == 0
-
 Rejected by: test_rank_shape__splits_each_parameter_its_own_way
 
 rank_shape__takes_the_hidden_size_for_all_heads
@@ -88,6 +52,13 @@ Whoever changes the rank's shape changes the model's.
     ->  parameter["shape"] if parameter["split"] == "whole" else [*parameter["shape"]],
 
 Rejected by: test_rank_shape__refuses_what_does_not_divide
+
+rank_shape__copies_query_heads_too
+with more ranks than query heads, each rank gets one of them, as KV heads are copied.
+A copied KV head is read by other queries; a copied query head would count twice in the sum.
+    require(model["num_heads"] % tp_size == 0, f"num_heads={model['num_heads']}: not even")
+    ->  require(model["num_heads"] < tp_size or model["num_heads"] % tp_size == 0, "not even")
+    model["num_heads"] // tp_size + 2  ->  max(1, model["num_heads"] // tp_size) + 2
 
 rank_shape__does_not_check_the_query_heads
 only the KV heads are looked at, and query heads that do not divide are rounded down.
@@ -224,6 +195,12 @@ the first size that fits is taken for the only one.
 Beyond the number of KV heads every size gives the same cache: the log cannot tell them apart.
     return found  ->  return found[:1]
 
+tp_sizes_of_cache__stops_at_the_first_miss
+the sizes that fit are taken to stand together, and those after a miss are left out.
+tp_sizes may come in any order: 16 and 8 ranks can explain a cache that 2 between them do not.
+    return found
+    ->  return [t for n, t in enumerate(found) if tp_sizes.index(t) == tp_sizes.index(found[0]) + n]
+
 tp_sizes_of_cache__divides_whole_tokens_by_the_ranks
 a KV head that several ranks hold is taken for none, or for a part of one on each rank.
 A KV head is never cut: one KV head takes the same room on every rank.
@@ -280,7 +257,7 @@ The first GPU takes it (its share is rounded up); GPUs of different speed show t
     num_sequences // 2]  ->  math.ceil(num_sequences / 2)]
 
 replicas_or_tp__the_smaller_share_must_fit
-of an odd number of sequences the smaller share is held against the memory.
+replicas fit as soon as one GPU has room, such as the one with the smaller share of an odd number.
 The first GPU holds one sequence more: 17 of 33.
     all(held <= gpu_memory_bytes for _, held in replicas)  ->  replicas[1][1] <= gpu_memory_bytes
 
@@ -294,39 +271,6 @@ replicas_or_tp__only_weights_and_cache_must_fit
 a GPU holds the parameters and the cache, and nothing else.
 The rope table and the allocator's rounding take memory, though no step reads them.
     weights["total_bytes"] + cache  ->  weights["parameters_bytes"] + cache
-
-Rejected by: test_check_split__names_what_does_not_divide
-
-check_split__looks_at_heads_only
-only the attention heads are checked.
-KV heads and the MLP width fail as well, later and less clearly.
-    ("num_heads", "intermediate_size")  ->  ("num_heads",)
-    if many % few else  ->  if False else
-
-check_split__asks_the_hidden_size_too
-hidden_size has to divide as well.
-Every rank keeps the whole hidden vector; heads and MLP width are what is split.
-    ("num_heads", "intermediate_size")  ->  ("num_heads", "intermediate_size", "hidden_size")
-
-check_split__names_the_first_only
-the message names the first dimension that fails and stops.
-Whoever mends that one meets the next, one start-up later.
-    for name in wrong)  ->  for name in wrong[:1])
-
-check_split__names_every_size
-all sizes are named, those that divide too.
-Whoever reads the message looks for what to change; 12 heads over 2 ranks are no problem.
-    for name in wrong)  ->  for name in ("num_heads", "num_kv_heads", "intermediate_size"))
-
-check_split__copies_kv_heads_unevenly
-more ranks than KV heads are always taken for possible.
-4 KV heads over 6 ranks: two of them would be held twice and two once.
-    if many % few else  ->  if few == tp_size and many % few else
-
-check_split__refuses_copied_kv_heads
-fewer KV heads than ranks are refused.
-They are copied: one KV head on four ranks is legal, it only saves no cache.
-    if many % few else  ->  if model["num_kv_heads"] % tp_size else
 
 Rejected by: test_treatment__tells_rows_columns_experts_and_copies
 
@@ -345,6 +289,11 @@ treatment__takes_copies_for_equal
 a parameter is replicated as soon as rank 0 holds all of it.
 Rank 1 may hold less: then rows were copied, or something is wrong.
     if not changed:  ->  if list(rank_shapes[0]) == list(full_shape):
+
+treatment__wants_a_part_for_every_rank
+a rank without a row, column or expert is taken for a lost one.
+Parts need not be equal, and one may be empty: the others then hold the whole.
+    if not changed:  ->  if require(0 not in sum(rank_shapes, []), "empty") or not changed:
 
 treatment__counts_dimensions_from_the_front
 the first dimension is called rows and the second columns, of experts' weights too.
@@ -382,6 +331,11 @@ collectives_per_step__share_of_the_payload
 an all-reduce carries one rank's share of the activation.
 Every rank holds a partial sum of the whole activation; the payload does not shrink with ranks.
     model["hidden_size"]  ->  model["hidden_size"] // tp_size
+
+collectives_per_step__takes_the_embedding_s_width
+every all-reduce is as wide as the embedding.
+OPT-350m's embedding has 512 columns and its layers 1024: project_in stands between.
+    model["hidden_size"]  ->  model["embedding_width"]
 
 collectives_per_step__bytes_on_the_wire
 the bytes that a ring sends are counted, 2 (p - 1) / p of the payload.

@@ -11,6 +11,7 @@ The folder given/ holds what you read and do not write.
 
 import math
 
+from arguments import require
 from given import reconcile as reconciliation
 from given import startup_log
 from given.model_shapes import (
@@ -24,34 +25,23 @@ from given.model_shapes import (
 )
 from given.startup_log import version_numbers
 
-
-def require(condition, problem):
-    """Raise ValueError(problem) unless the condition holds. (Given.)"""
-    if not condition:
-        raise ValueError(problem)
-
-
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
 
 def padded_vocab(vocab_size):
-    """The rows an embedding or output matrix really has: the next multiple of VOCAB_PADDING."""
-    # BEGIN SOLUTION (task 1)
+    """The rows an embedding or output matrix has: the next multiple of VOCAB_PADDING. (Given.)"""
     return -(-vocab_size // VOCAB_PADDING) * VOCAB_PADDING
-    # END SOLUTION
 
 
 def kv_heads_per_rank(num_kv_heads, tp_size):
-    """KV heads that one rank holds; with more ranks than KV heads each is held more than once.
+    """KV heads that one rank holds; with more ranks than heads, each is on several. (Given.)
 
-    ValueError, in words of your own, when neither number divides the other, since no even split
-    exists then, and when one of them is below 1.
+    ValueError when neither number divides the other, since no even split exists then, and when one
+    of them is below 1.
     """
-    # BEGIN SOLUTION (task 1)
     few, many = sorted([num_kv_heads, tp_size])
     require(few >= 1 and many % few == 0, f"{num_kv_heads} KV heads over {tp_size} ranks")
     return max(1, num_kv_heads // tp_size)
-    # END SOLUTION
 
 
 def rank_shape(parameter, model, tp_size):
@@ -65,7 +55,7 @@ def rank_shape(parameter, model, tp_size):
     the heads, or is below 1.
     Upstream: vLLM model_executor/layers/linear.py, the classes named ...ParallelLinear.
     """
-    # BEGIN SOLUTION (task 2)
+    # BEGIN SOLUTION (task 1)
     require(tp_size >= 1, f"tp_size={tp_size}: must be 1 or more")
     shape, split = list(parameter["shape"]), parameter["split"]
     if split == "whole":
@@ -88,11 +78,11 @@ def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
     """The bytes one rank's weights take, term by term.
 
     Returns a dict of ints: `parameters_bytes`; `rope_table_bytes`, the cos/sin table
-    [rope_positions, head_dim] that every rank keeps whole (0 rows for OPT);
+    [rope_positions, head_dim] in the weights' type, whole on every rank (0 rows for OPT);
     `allocator_rounding_bytes`, what `allocated_bytes` adds over all these tensors on a GPU;
     `total_bytes`, their sum. A tied embedding is one tensor.
     """
-    # BEGIN SOLUTION (task 3)
+    # BEGIN SOLUTION (task 2)
     tensors = [
         math.prod(rank_shape(parameter, model, tp_size)) * model["dtype_bytes"]
         for parameter in parameters(model)
@@ -113,9 +103,9 @@ def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
     """Bytes of KV cache that one token takes on one rank: keys and values of the stage's layers.
 
     kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1); None: the
-    weights' type.
+    weights' type. ValueError, by kv_heads_per_rank, when the KV heads have no even split.
     """
-    # BEGIN SOLUTION (task 4)
+    # BEGIN SOLUTION (task 3)
     layers = stage_layers(model["num_layers"], pp_size)[pp_rank]
     heads = kv_heads_per_rank(model["num_kv_heads"], tp_size)
     return 2 * layers * heads * model["head_dim"] * (kv_dtype_bytes or model["dtype_bytes"])
@@ -123,9 +113,10 @@ def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
 
 
 def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"):
-    """What an engine reports for `kv_memory_bytes` of cache on its fullest rank.
+    """What an engine reports for its cache, by the rank with room for the fewest tokens.
 
-    kv_memory_bytes and bytes_per_token: of one rank. block_size, max_model_len: tokens.
+    kv_memory_bytes and bytes_per_token: of one rank; the first may be a float, as 7.5 * GIB is.
+    block_size, max_model_len: tokens. blocks and tokens are whole numbers all the same.
     Returns {"blocks", "tokens", "max_concurrency"}: int, int, float. A request takes whole blocks,
     none of them shared with another (prefix caching is not counted). By version:
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
@@ -134,7 +125,7 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     version: "major.minor[.patch...]", compared number by number (`version_numbers`). ValueError, in
     words of your own, when a size is not positive; kv_memory_bytes may also be 0.
     """
-    # BEGIN SOLUTION (task 5)
+    # BEGIN SOLUTION (task 4)
     sizes = bytes_per_token, block_size, max_model_len
     require(min(sizes) > 0 and kv_memory_bytes >= 0, f"{kv_memory_bytes} bytes, {sizes}: positive?")
     blocks = int(kv_memory_bytes // (bytes_per_token * block_size))
@@ -159,10 +150,11 @@ def tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 
     kv_memory_bytes: of one rank ("Available KV cache memory: 8.22 GiB"). cached_tokens: what fits
     in it ("# GPU blocks" x block size, or "GPU KV cache size" before 0.20.1).
     Returns those of `tp_sizes`, in their order, as a list, at which one rank's memory holds that
-    many tokens of this model to within 5 % (of either number). Sizes over which the heads cannot be
-    split explain nothing. There may be several: what is held more than once cannot be told apart.
+    many tokens of this model to within 5 % (measured against either number, as you like). Sizes
+    over which the heads cannot be split explain nothing. There may be several: what is held more
+    than once cannot be told apart.
     """
-    # BEGIN SOLUTION (task 6)
+    # BEGIN SOLUTION (task 5)
     found = []
     for tp_size in tp_sizes:
         if model["num_heads"] % tp_size:
@@ -182,12 +174,13 @@ def which_split(model, weights_gib, tp_size, pp_size=1):
 
     Candidates: the split asked for, pipeline only, tensor parallel only, none at all (tp_size and
     pp_size each as asked, or 1), with every stage of each. The one whose `rank_weights` total comes
-    nearest wins, the one asked for when two tie, provided it is within 5 % (of either number):
-    splits differ by much more, buffers by less. All of them can be made of this model.
-    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (an int, reported minus expected),
-    or None.
+    nearest wins, the one asked for when two tie, provided it is within 5 % (measured against either
+    number, as you like): splits differ by much more, buffers by less. All of them can be made of
+    this model.
+    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"}, or None. residual_bytes is an int,
+    round(reported - expected), with the reported weights_gib in bytes.
     """
-    # BEGIN SOLUTION (task 7)
+    # BEGIN SOLUTION (task 6)
     reported, best = weights_gib * GIB, None
     for tp, pp in dict.fromkeys([(tp_size, pp_size), (1, pp_size), (tp_size, 1), (1, 1)]):
         for stage in range(pp):
@@ -208,14 +201,9 @@ def reconcile(log, model, tp_size, pp_size=1, block_size=None):
 
 
 def replicas_or_tp(
-    model,
-    gpu_memory_bytes,
-    hbm_bytes_per_s,
-    all_reduce_s,
-    context_tokens,
-    num_sequences,
-    slowdowns=(1.0, 1.0),
-):
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s,
+    context_tokens, num_sequences, slowdowns=(1.0, 1.0),
+):  # fmt: skip
     """Two GPUs: two replicas at tp_size=1, or one engine at tp_size=2, for one decode step?
 
     gpu_memory_bytes: of one GPU, for weights and KV cache. all_reduce_s: one all-reduce of this
@@ -229,10 +217,9 @@ def replicas_or_tp(
     Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's, also
     if it does not fit), "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or
     "neither": of those that fit the one with more tokens per second, either one if they tie.
-    ValueError, in words of your own, when num_sequences is
-    below 2.
+    ValueError, in words of your own, when num_sequences is below 2.
     """
-    # BEGIN SOLUTION (task 8)
+    # BEGIN SOLUTION (task 7)
     require(num_sequences >= 2, f"num_sequences={num_sequences}: two GPUs need at least 2")
 
     def read_and_held(tp_size, sequences):
@@ -252,12 +239,10 @@ def replicas_or_tp(
     fits = all(held <= gpu_memory_bytes for _, held in replicas)
     tokens_per_s = sum(share / step for share, step in zip(shares, replica_s, strict=True))
     options = {"replicas": option(fits, max(replica_s), tokens_per_s)}
-
     read, held = read_and_held(2, num_sequences)
     all_reduces = 2 * model["num_layers"] + 1
     step_s = read / hbm_bytes_per_s * max(slowdowns) + all_reduces * all_reduce_s
     options["tp"] = option(held <= gpu_memory_bytes, step_s, num_sequences / step_s)
-
     best = max(options, key=lambda name: options[name]["tokens_per_s"])
     return options | {"choice": best if options[best]["fits"] else "neither"}
     # END SOLUTION
@@ -267,22 +252,18 @@ def replicas_or_tp(
 
 
 def check_split(model, tp_size):
-    """None when vLLM can split this model over `tp_size` ranks; ValueError in one sentence if not.
+    """None when vLLM can split this model over `tp_size` ranks; ValueError if not. (Given.)
 
-    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width. The message must
-    hold every one that fails, and no other, as `num_heads=7`, `num_kv_heads=3` or
-    `intermediate_size=1023`, and the ranks as `tp_size=2`; the rest of its words are yours. vLLM
-    itself finds the last two late, in a worker, by a bare assert. A tp_size below 1 is refused as
-    well, in a message that holds it, as `tp_size=0`.
+    The sentence holds attention heads, KV heads (see `kv_heads_per_rank`) and MLP width, those that
+    fail and no other, before an engine is started: vLLM itself finds the last two late, in a
+    worker, by a bare assert.
     """
-    # BEGIN SOLUTION (task 9)
     require(tp_size >= 1, f"tp_size={tp_size}: must be 1 or more")
     wrong = [name for name in ("num_heads", "intermediate_size") if model[name] % tp_size]
     few, many = sorted([model["num_kv_heads"], tp_size])
     wrong += ["num_kv_heads"] if many % few else []
     sizes = " and ".join(f"{name}={model[name]}" for name in wrong)
     require(not wrong, f"{sizes} cannot be split evenly over tp_size={tp_size} ranks")
-    # END SOLUTION
 
 
 def treatment(full_shape, rank_shapes):
@@ -292,10 +273,10 @@ def treatment(full_shape, rank_shapes):
     experts; rank_shapes: one or more. Returns "replicated" (all alike and whole); "rows" (out),
     "columns" (in) or "experts", the one dimension in which the ranks' parts add up to the whole; or
     "rows, part copied" (their rows add up to more: KV heads held twice, padding). Parts need not be
-    equal.
+    equal, and one may be empty.
     ValueError, in words of your own, when no treatment of one dimension gives these shapes.
     """
-    # BEGIN SOLUTION (task 10)
+    # BEGIN SOLUTION (task 8)
     names = ["experts", "rows", "columns"][-len(full_shape) :] if len(full_shape) > 1 else ["rows"]
     changed = [
         (name, sum(parts), size)
@@ -317,14 +298,14 @@ def collectives_per_step(model, tp_size, num_tokens, num_sequences, element_byte
     """The collectives of one engine step that runs `num_tokens` tokens of `num_sequences` requests.
 
     Two all-reduces per layer (lab 01) and one for the vocabulary-parallel embedding, each of one
-    activation [num_tokens, hidden]; then one all-gather of the logits of each sequence's last
-    token, [num_sequences, padded vocabulary].
+    activation [num_tokens, hidden] (a narrower embedding's, OPT-350m's, is not asked for); then one
+    all-gather of the logits of each sequence's last token, [num_sequences, padded vocabulary].
     Returns {"all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"}: counts, and
     payload bytes summed over them. A payload is what one call is about (of an all-gather, the
     gathered result), not what a ring sends for it: it does not depend on tp_size. One rank alone
     makes no collective: all zero.
     """
-    # BEGIN SOLUTION (task 11)
+    # BEGIN SOLUTION (task 9)
     if tp_size == 1:
         return dict.fromkeys(
             ("all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"), 0
@@ -362,7 +343,7 @@ def all_gather_gemm_schedule(num_ranks, rank):
     PyTorch calls this form async-TP. A spoiler: tensor_parallel_toy/schedule.py holds full answers
     to this task and the next.
     """
-    # BEGIN SOLUTION (task 12)
+    # BEGIN SOLUTION (task 10)
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     behind = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "x", peer, peer] for peer in behind]
@@ -381,7 +362,7 @@ def gemm_reduce_scatter_schedule(num_ranks, rank):
     sum over all ranks, each counted once. A partial sum may leave as soon as its GEMM is done.
     Receives, sends and waits as in all_gather_gemm_schedule. Returns a list of operations.
     """
-    # BEGIN SOLUTION (task 13)
+    # BEGIN SOLUTION (task 11)
     ahead = [(rank + distance) % num_ranks for distance in range(1, num_ranks)]
     behind = [(rank - distance) % num_ranks for distance in range(1, num_ranks)]
     schedule = [["post_recv", "y", rank, peer] for peer in behind]

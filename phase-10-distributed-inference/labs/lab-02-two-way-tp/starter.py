@@ -1,4 +1,4 @@
-# lab-02 starter: write where NotImplementedError stands. [4ee19cfdff71]
+# lab-02 starter: write where NotImplementedError stands. [72fc3379eeae]
 """Lab 02: watch two ranks split a real model, and read the split back from their logs.
 
 Part A  the ledger of a start-up: weights, KV cache and blocks of each rank, by arithmetic, held
@@ -12,6 +12,7 @@ The folder given/ holds what you read and do not write.
 
 import math
 
+from arguments import require
 from given import reconcile as reconciliation
 from given import startup_log
 from given.model_shapes import (
@@ -25,34 +26,23 @@ from given.model_shapes import (
 )
 from given.startup_log import version_numbers
 
-
-def require(condition, problem):
-    """Raise ValueError(problem) unless the condition holds. (Given.)"""
-    if not condition:
-        raise ValueError(problem)
-
-
 # --- Part A: the ledger of a start-up ---------------------------------------------------------
 
 
 def padded_vocab(vocab_size):
-    """The rows an embedding or output matrix really has: the next multiple of VOCAB_PADDING."""
-    raise NotImplementedError(
-        "lab-02 · padded_vocab is yours to write (about 1 line). "
-        "Chapter: README.md, task 1"
-    )
+    """The rows an embedding or output matrix has: the next multiple of VOCAB_PADDING. (Given.)"""
+    return -(-vocab_size // VOCAB_PADDING) * VOCAB_PADDING
 
 
 def kv_heads_per_rank(num_kv_heads, tp_size):
-    """KV heads that one rank holds; with more ranks than KV heads each is held more than once.
+    """KV heads that one rank holds; with more ranks than heads, each is on several. (Given.)
 
-    ValueError, in words of your own, when neither number divides the other, since no even split
-    exists then, and when one of them is below 1.
+    ValueError when neither number divides the other, since no even split exists then, and when one
+    of them is below 1.
     """
-    raise NotImplementedError(
-        "lab-02 · kv_heads_per_rank is yours to write (about 3 lines). "
-        "Chapter: README.md, task 1"
-    )
+    few, many = sorted([num_kv_heads, tp_size])
+    require(few >= 1 and many % few == 0, f"{num_kv_heads} KV heads over {tp_size} ranks")
+    return max(1, num_kv_heads // tp_size)
 
 
 def rank_shape(parameter, model, tp_size):
@@ -68,7 +58,7 @@ def rank_shape(parameter, model, tp_size):
     """
     raise NotImplementedError(
         "lab-02 · rank_shape is yours to write (about 15 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-02, task 1"
     )
 
 
@@ -76,13 +66,13 @@ def rank_weights(model, tp_size, pp_size=1, pp_rank=0):
     """The bytes one rank's weights take, term by term.
 
     Returns a dict of ints: `parameters_bytes`; `rope_table_bytes`, the cos/sin table
-    [rope_positions, head_dim] that every rank keeps whole (0 rows for OPT);
+    [rope_positions, head_dim] in the weights' type, whole on every rank (0 rows for OPT);
     `allocator_rounding_bytes`, what `allocated_bytes` adds over all these tensors on a GPU;
     `total_bytes`, their sum. A tied embedding is one tensor.
     """
     raise NotImplementedError(
         "lab-02 · rank_weights is yours to write (about 13 lines). "
-        "Chapter: README.md, task 3"
+        "The book (make book) says more: lab-02, task 2"
     )
 
 
@@ -90,18 +80,19 @@ def kv_bytes_per_token(model, tp_size, pp_size=1, pp_rank=0, kv_dtype_bytes=None
     """Bytes of KV cache that one token takes on one rank: keys and values of the stage's layers.
 
     kv_dtype_bytes: bytes per element when the cache has a type of its own (fp8: 1); None: the
-    weights' type.
+    weights' type. ValueError, by kv_heads_per_rank, when the KV heads have no even split.
     """
     raise NotImplementedError(
         "lab-02 · kv_bytes_per_token is yours to write (about 3 lines). "
-        "Chapter: README.md, task 4"
+        "The book (make book) says more: lab-02, task 3"
     )
 
 
 def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, version="0.32.0"):
-    """What an engine reports for `kv_memory_bytes` of cache on its fullest rank.
+    """What an engine reports for its cache, by the rank with room for the fewest tokens.
 
-    kv_memory_bytes and bytes_per_token: of one rank. block_size, max_model_len: tokens.
+    kv_memory_bytes and bytes_per_token: of one rank; the first may be a float, as 7.5 * GIB is.
+    block_size, max_model_len: tokens. blocks and tokens are whole numbers all the same.
     Returns {"blocks", "tokens", "max_concurrency"}: int, int, float. A request takes whole blocks,
     none of them shared with another (prefix caching is not counted). By version:
     before 0.9.1        tokens = blocks x block_size, concurrency = tokens / max_model_len;
@@ -112,7 +103,7 @@ def kv_capacity(kv_memory_bytes, bytes_per_token, block_size, max_model_len, ver
     """
     raise NotImplementedError(
         "lab-02 · kv_capacity is yours to write (about 10 lines). "
-        "Chapter: README.md, task 5"
+        "The book (make book) says more: lab-02, task 4"
     )
 
 
@@ -127,12 +118,13 @@ def tp_sizes_of_cache(model, kv_memory_bytes, cached_tokens, tp_sizes=(1, 2, 4, 
     kv_memory_bytes: of one rank ("Available KV cache memory: 8.22 GiB"). cached_tokens: what fits
     in it ("# GPU blocks" x block size, or "GPU KV cache size" before 0.20.1).
     Returns those of `tp_sizes`, in their order, as a list, at which one rank's memory holds that
-    many tokens of this model to within 5 % (of either number). Sizes over which the heads cannot be
-    split explain nothing. There may be several: what is held more than once cannot be told apart.
+    many tokens of this model to within 5 % (measured against either number, as you like). Sizes
+    over which the heads cannot be split explain nothing. There may be several: what is held more
+    than once cannot be told apart.
     """
     raise NotImplementedError(
         "lab-02 · tp_sizes_of_cache is yours to write (about 11 lines). "
-        "Chapter: README.md, task 6"
+        "The book (make book) says more: lab-02, task 5"
     )
 
 
@@ -141,14 +133,15 @@ def which_split(model, weights_gib, tp_size, pp_size=1):
 
     Candidates: the split asked for, pipeline only, tensor parallel only, none at all (tp_size and
     pp_size each as asked, or 1), with every stage of each. The one whose `rank_weights` total comes
-    nearest wins, the one asked for when two tie, provided it is within 5 % (of either number):
-    splits differ by much more, buffers by less. All of them can be made of this model.
-    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"} (an int, reported minus expected),
-    or None.
+    nearest wins, the one asked for when two tie, provided it is within 5 % (measured against either
+    number, as you like): splits differ by much more, buffers by less. All of them can be made of
+    this model.
+    Returns {"tp_size", "pp_size", "pp_rank", "residual_bytes"}, or None. residual_bytes is an int,
+    round(reported - expected), with the reported weights_gib in bytes.
     """
     raise NotImplementedError(
         "lab-02 · which_split is yours to write (about 10 lines). "
-        "Chapter: README.md, task 7"
+        "The book (make book) says more: lab-02, task 6"
     )
 
 
@@ -159,14 +152,9 @@ def reconcile(log, model, tp_size, pp_size=1, block_size=None):
 
 
 def replicas_or_tp(
-    model,
-    gpu_memory_bytes,
-    hbm_bytes_per_s,
-    all_reduce_s,
-    context_tokens,
-    num_sequences,
-    slowdowns=(1.0, 1.0),
-):
+    model, gpu_memory_bytes, hbm_bytes_per_s, all_reduce_s,
+    context_tokens, num_sequences, slowdowns=(1.0, 1.0),
+):  # fmt: skip
     """Two GPUs: two replicas at tp_size=1, or one engine at tp_size=2, for one decode step?
 
     gpu_memory_bytes: of one GPU, for weights and KV cache. all_reduce_s: one all-reduce of this
@@ -180,12 +168,11 @@ def replicas_or_tp(
     Returns {"replicas", "tp", "choice"}; the first two {"fits", "step_s" (the slowest one's, also
     if it does not fit), "tokens_per_s" (0.0 unless it fits)}; choice is "replicas", "tp" or
     "neither": of those that fit the one with more tokens per second, either one if they tie.
-    ValueError, in words of your own, when num_sequences is
-    below 2.
+    ValueError, in words of your own, when num_sequences is below 2.
     """
     raise NotImplementedError(
         "lab-02 · replicas_or_tp is yours to write (about 22 lines). "
-        "Chapter: README.md, task 8"
+        "The book (make book) says more: lab-02, task 7"
     )
 
 
@@ -193,18 +180,18 @@ def replicas_or_tp(
 
 
 def check_split(model, tp_size):
-    """None when vLLM can split this model over `tp_size` ranks; ValueError in one sentence if not.
+    """None when vLLM can split this model over `tp_size` ranks; ValueError if not. (Given.)
 
-    Checks attention heads, KV heads (see `kv_heads_per_rank`) and the MLP width. The message must
-    hold every one that fails, and no other, as `num_heads=7`, `num_kv_heads=3` or
-    `intermediate_size=1023`, and the ranks as `tp_size=2`; the rest of its words are yours. vLLM
-    itself finds the last two late, in a worker, by a bare assert. A tp_size below 1 is refused as
-    well, in a message that holds it, as `tp_size=0`.
+    The sentence holds attention heads, KV heads (see `kv_heads_per_rank`) and MLP width, those that
+    fail and no other, before an engine is started: vLLM itself finds the last two late, in a
+    worker, by a bare assert.
     """
-    raise NotImplementedError(
-        "lab-02 · check_split is yours to write (about 6 lines). "
-        "Chapter: README.md, task 9"
-    )
+    require(tp_size >= 1, f"tp_size={tp_size}: must be 1 or more")
+    wrong = [name for name in ("num_heads", "intermediate_size") if model[name] % tp_size]
+    few, many = sorted([model["num_kv_heads"], tp_size])
+    wrong += ["num_kv_heads"] if many % few else []
+    sizes = " and ".join(f"{name}={model[name]}" for name in wrong)
+    require(not wrong, f"{sizes} cannot be split evenly over tp_size={tp_size} ranks")
 
 
 def treatment(full_shape, rank_shapes):
@@ -214,12 +201,12 @@ def treatment(full_shape, rank_shapes):
     experts; rank_shapes: one or more. Returns "replicated" (all alike and whole); "rows" (out),
     "columns" (in) or "experts", the one dimension in which the ranks' parts add up to the whole; or
     "rows, part copied" (their rows add up to more: KV heads held twice, padding). Parts need not be
-    equal.
+    equal, and one may be empty.
     ValueError, in words of your own, when no treatment of one dimension gives these shapes.
     """
     raise NotImplementedError(
         "lab-02 · treatment is yours to write (about 14 lines). "
-        "Chapter: README.md, task 10"
+        "The book (make book) says more: lab-02, task 8"
     )
 
 
@@ -227,8 +214,8 @@ def collectives_per_step(model, tp_size, num_tokens, num_sequences, element_byte
     """The collectives of one engine step that runs `num_tokens` tokens of `num_sequences` requests.
 
     Two all-reduces per layer (lab 01) and one for the vocabulary-parallel embedding, each of one
-    activation [num_tokens, hidden]; then one all-gather of the logits of each sequence's last
-    token, [num_sequences, padded vocabulary].
+    activation [num_tokens, hidden] (a narrower embedding's, OPT-350m's, is not asked for); then one
+    all-gather of the logits of each sequence's last token, [num_sequences, padded vocabulary].
     Returns {"all_reduces", "all_reduce_bytes", "all_gathers", "all_gather_bytes"}: counts, and
     payload bytes summed over them. A payload is what one call is about (of an all-gather, the
     gathered result), not what a ring sends for it: it does not depend on tp_size. One rank alone
@@ -236,7 +223,7 @@ def collectives_per_step(model, tp_size, num_tokens, num_sequences, element_byte
     """
     raise NotImplementedError(
         "lab-02 · collectives_per_step is yours to write (about 11 lines). "
-        "Chapter: README.md, task 11"
+        "The book (make book) says more: lab-02, task 9"
     )
 
 
@@ -265,7 +252,7 @@ def all_gather_gemm_schedule(num_ranks, rank):
     """
     raise NotImplementedError(
         "lab-02 · all_gather_gemm_schedule is yours to write (about 8 lines). "
-        "Chapter: README.md, task 12"
+        "The book (make book) says more: lab-02, task 10"
     )
 
 
@@ -278,5 +265,5 @@ def gemm_reduce_scatter_schedule(num_ranks, rank):
     """
     raise NotImplementedError(
         "lab-02 · gemm_reduce_scatter_schedule is yours to write (about 9 lines). "
-        "Chapter: README.md, task 13"
+        "The book (make book) says more: lab-02, task 11"
     )

@@ -1,7 +1,7 @@
 """Hold a vLLM start-up log against the ledger of its model.
 
     python startup_ledger.py LOG --config CONFIG.json [--tp N] [--pp N]
-    python -m startup_ledger LOG --config llama-3-8b         (from this folder)
+    python startup_ledger.py captures/tp2-engine/engine.log --config tiny    (a recorded one)
 
 LOG is a file, or - for standard input. CONFIG is a Hugging Face config.json or a name in configs/.
 Without --tp and --pp the sizes are those the engine printed. Exit status 1: a wrong split.
@@ -12,32 +12,30 @@ import json
 import sys
 from pathlib import Path
 
-from labkit.loading import load_chosen
+from given.startup_log import summary
+
+from labkit.loading import answered_by, load_chosen
+from labkit.table import columns
 
 HERE = Path(__file__).resolve().parent
 
 
 def ledger_lines(lab, model, tp_size, pp_size):
     """The ledger itself: one line per pipeline stage."""
-    lines = [
-        "ledger of one rank, GiB    parameters      rope   rounding     total   KV bytes/token"
+    terms = ("parameters", "rope_table", "allocator_rounding", "total")
+    rows = [
+        ["ledger of one rank, GiB", "parameters", "rope", "rounding", "total", "KV bytes/token"]
     ]
     for stage in range(pp_size):
         weights = lab.rank_weights(model, tp_size, pp_size, stage)
-        gib = [
-            weights[f"{term}_bytes"] / lab.GIB
-            for term in ("parameters", "rope_table", "allocator_rounding", "total")
-        ]
+        gib = [f"{weights[f'{term}_bytes'] / lab.GIB:.4f}" for term in terms]
         kv = lab.kv_bytes_per_token(model, tp_size, pp_size, stage)
-        where = f"tp_size={tp_size} stage {stage} of {pp_size}"
-        lines.append(
-            f"  {where:25}{gib[0]:10.4f}{gib[1]:10.4f}{gib[2]:11.4f}{gib[3]:10.4f}{kv:15,}"
-        )
-    return lines
+        rows.append([f"  tp_size={tp_size} stage {stage} of {pp_size}", *gib, f"{kv:,}"])
+    return columns(rows, "lrrrrr")
 
 
 def log_lines(log):
-    """What the log said about the engine, in one or two lines."""
+    """What the log said about the engine, and what was found in it."""
     known = [
         f"{name}={log[name]}"
         for name in ("version", "engine", "model", "dtype", "tp_size", "pp_size", "max_model_len")
@@ -46,7 +44,7 @@ def log_lines(log):
     several = (
         [f"{log['starts']} starts in this text; the last one counts"] if log["starts"] > 1 else []
     )
-    return [f"log: {', '.join(known) or 'it names no engine'}", *several]
+    return [f"log: {', '.join(known) or 'it names no engine'}", *several, summary(log)]
 
 
 def verdict_lines(verdict):
@@ -55,19 +53,16 @@ def verdict_lines(verdict):
             return "-"
         return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
 
-    lines = [f"{'claim':44}{'expected':>14}{'reported':>14}{'residual':>12}      "]
+    rows = [["claim", "expected", "reported", "residual"]]
     for line in verdict["lines"]:
         residual, unit = number(line["residual"]), line["unit"]
         if unit == "GiB" and line["residual"] is not None:
             residual, unit = f"{line['residual'] * 1024:+.2f}", "MiB"
         rank = "" if line["rank"] is None else f", rank {line['rank']}"
-        claim = (line["claim"] + rank)[:43]
-        lines.append(
-            f"{claim:44}{number(line['expected']):>14}{number(line['reported']):>14}"
-            f"{residual:>12} {unit:4} {line['status']:6} {line['cause']}".rstrip()
-        )
+        numbers = number(line["expected"]), number(line["reported"]), residual
+        rows.append([(line["claim"] + rank)[:43], *numbers, unit, line["status"], line["cause"]])
     found = f" ({'; '.join(verdict['findings'])})" if verdict["findings"] else ""
-    return [*lines, "", f"verdict: {verdict['verdict']}{found}"]
+    return [*columns(rows, "lrrrlll"), "", f"verdict: {verdict['verdict']}{found}"]
 
 
 def read_config(name):
@@ -105,7 +100,7 @@ def main():
         verdict = lab.reconcile(log, model, tp_size, pp_size)
     except (ValueError, OSError, NotImplementedError) as error:
         sys.exit(f"startup_ledger: {error}")
-    print("\n".join([*lines, *verdict_lines(verdict)]))
+    print("\n".join([answered_by(HERE), *lines, *verdict_lines(verdict)]))
     sys.exit(verdict["verdict"] == "wrong split")
 
 

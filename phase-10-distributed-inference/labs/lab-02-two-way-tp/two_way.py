@@ -1,13 +1,16 @@
 """Run a tiny Llama in a real vLLM at tensor_parallel_size 1 and 2, and print one page about it.
 
     python two_way.py [--tp 2] [--kv-heads 4] [--json FILE]
+    python two_way.py --recorded         the page of a recorded run; nothing is started
 
 Two CUDA GPUs are used when the vLLM at hand is a CUDA build and sees them; else the CPU build runs
 both ranks on this machine. No network, no port, no tokenizer: the model is made on the spot. What
-vLLM did is held against the functions of solution.py, or of starter.py with LAB_IMPL=starter.
+vLLM did (live) stands beside what your functions say (yours), row by row; a function that is not
+written yet leaves its column empty.
 """
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -23,38 +26,40 @@ from live.run import (
     measure,
     totals,
 )
+from live.yours import Row, Yours, said, table, verdict
 
-from labkit.loading import load_chosen, run_program
+from labkit.loading import answered_by, load_chosen, run_program
+
+HERE = Path(__file__).resolve().parent
 
 
 def page(one, many, lab):
     """What tp_size=1 and tp_size=N did to the model: (lines of text, whether all of it agrees).
 
-    one, many: of `measure`. lab: the module with the learner's part A.
+    one, many: of `measure`. lab: the module with the learner's part A. What is not written yet
+    does not disagree.
     """
     model, whole, ranks = lab.model_shape(many["config"]), one["reports"][0], many["reports"]
     reports = [(1, whole), *((len(ranks), rank) for rank in ranks)]
-    told = [  # (line, whether it agrees)
-        *_bytes(lab, model, reports),
-        *_cache(lab, model, reports),
-        *_collectives(lab, model, ranks),
-    ]
+    yours = Yours(lab)
+    treated = list(_parameters(yours, whole, ranks))
+    tables = {
+        "bytes of parameters": list(_bytes(yours, model, reports)),
+        f"KV cache, {KV_MEMORY_BYTES:,} bytes per rank": list(_cache(yours, model, reports)),
+        "collectives of one engine step, per rank": list(_collectives(yours, model, ranks)),
+    }
     same = all(rank[key] == whole[key] for rank in ranks for key in ("tokens", "tokens_together"))
-    ledger = all(agrees for _, agrees in told)
-    lines = [
-        *_title(model, ranks),
-        *_parameters(lab, whole, ranks),
-        *(line for line, _ in told),
-        "",
-        f"{_said(same)}  token ids equal, {NUM_TOKENS} greedy tokens, one prompt and two together",
-        f"{_said(ledger)}  every byte, block and collective as the ledger has it",
-        *_times(whole, ranks),
-    ]
-    return lines, same and ledger
-
-
-def _said(agrees):
-    return "  yes" if agrees else "  NO "
+    lines = [*_title(model, ranks), *treated]
+    for title, rows in tables.items():
+        lines += table(title, rows)
+    ends, agree = verdict(
+        [row for rows in tables.values() for row in rows],
+        yours,
+        "every byte, block and collective as your functions say",
+    )
+    tokens = f"token ids equal, {NUM_TOKENS} greedy tokens, one prompt and two"
+    lines += ["", f"{said(same)}  {tokens}", *ends]
+    return [*lines, *_times(whole, ranks)], same and agree
 
 
 def _title(model, ranks):
@@ -67,66 +72,59 @@ def _title(model, ranks):
     ]
 
 
-def _parameters(lab, whole, ranks):
-    lines = ["", "parameters, layer 0 and the ends        tp_size=1      each rank     treatment"]
+def _parameters(yours, whole, ranks):
+    yield "\nparameters, layer 0 and the ends        tp_size=1      each rank     treatment (yours)"
     for name, parameter in whole["parameters"].items():
         if ".layers." in name and ".layers.0." not in name:
             continue
         shapes = [rank["parameters"][name]["shape"] for rank in ranks]
-        how = lab.treatment(parameter["shape"], shapes)
+        how = yours.ask("treatment", parameter["shape"], shapes) or "-"
         short = name.removeprefix("model.").removesuffix(".weight")
-        lines.append(f"  {short:38}{parameter['shape']!s:15}{shapes[0]!s:14}{how}")
-    return lines
+        yield f"  {short:38}{parameter['shape']!s:15}{shapes[0]!s:14}{how}"
 
 
 def _where(tp_size, report):
-    return f"  tp_size={tp_size} rank {report['rank']:<11}"
+    return f"tp_size={tp_size} rank {report['rank']}"
 
 
-def _bytes(lab, model, reports):
-    yield "\nbytes of parameters          live        ledger    residual", True
+def _bytes(yours, model, reports):
     for tp_size, report in reports:
-        expected = lab.rank_weights(model, tp_size)["parameters_bytes"]
         live = sum(parameter["bytes"] for parameter in report["parameters"].values())
-        residual = live - expected
-        yield f"{_where(tp_size, report)}{live:11,}{expected:14,}{residual:12,}", not residual
+        expected = yours.ask("rank_weights", model, tp_size, key="parameters_bytes")
+        yield Row(_where(tp_size, report), live, expected, "rank_weights")
 
 
-def _cache(lab, model, reports):
-    yield f"\nKV cache, {KV_MEMORY_BYTES:,} bytes per rank", True
-    yield "                      KV heads  bytes/token     blocks  x tokens   vLLM reports", True
+def _cache(yours, model, reports):
     for tp_size, report in reports:
         cache, version = report["kv_cache"], report["versions"]["vllm"]
-        per_token = lab.kv_bytes_per_token(model, tp_size)
-        planned = lab.kv_capacity(
-            KV_MEMORY_BYTES, per_token, cache["block_size"], MAX_MODEL_LEN, version
-        )
-        heads = lab.kv_heads_per_rank(model["num_kv_heads"], tp_size)
-        expected = heads, planned["blocks"], planned["tokens"]
-        line = (
-            f"{_where(tp_size, report)}{cache['kv_heads']:6}{per_token:13,}{cache['blocks']:11,}"
-            f"{cache['block_size']:10,}{cache['tokens_reported']:8,} tokens"
-        )
-        yield line, (cache["kv_heads"], cache["blocks"], cache["tokens_reported"]) == expected
-    taken = f"a request of up to {MAX_MODEL_LEN} tokens takes a whole block"
-    yield f"  ({taken}; vLLM counts the tokens of full requests)", True
+        per_token = cache["page_bytes_per_layer"] * cache["layers"] // cache["block_size"]
+        of_live = (KV_MEMORY_BYTES, per_token, cache["block_size"], MAX_MODEL_LEN, version)
+        where = _where(tp_size, report)
+        for what, live, function, arguments, key in (
+            ("KV heads", cache["kv_heads"], "kv_heads_per_rank",
+             (model["num_kv_heads"], tp_size), None),
+            ("bytes per token", per_token, "kv_bytes_per_token", (model, tp_size), None),
+            (f"blocks of {cache['block_size']}", cache["blocks"], "kv_capacity", of_live, "blocks"),
+            ("tokens, as the log says", cache["tokens_reported"], "kv_capacity", of_live, "tokens"),
+        ):  # fmt: skip
+            expected = yours.ask(function, *arguments, key=key)
+            yield Row(f"{where}  {what}", live, expected, function)
 
 
-def _collectives(lab, model, ranks):
-    yield "\ncollectives of one engine step, per rank       count      bytes   the bill says", True
-    layers, hidden = model["num_layers"], model["hidden_size"]
-    for title, step, tokens in [("prefill", 0, len(PROMPTS[0])), ("decode", 1, 1)]:
-        bill = lab.collectives_per_step(model, len(ranks), tokens, 1)
-        made = [totals(rank["steps"][step]) for rank in ranks]
-        for operation, why in [
-            ("all_reduce", f"2 x {layers} layers + 1 embedding, each {tokens} x {hidden} x 4"),
-            ("all_gather", f"logits, 1 x {lab.padded_vocab(model['vocab_size'])} x 4"),
-        ]:
-            count, total = made[0].get(operation, (0, 0))
-            expected = [bill[operation + "s"], bill[operation + "_bytes"]]
-            agrees = all(list(rank.get(operation, (0, 0))) == expected for rank in made)
-            what = f"{title} of {tokens} token{'s' if tokens > 1 else ''}, {operation}"
-            yield f"  {what:42}{count:9}{total:11,}   {why}", agrees
+def _collectives(yours, model, ranks):
+    for title, step, tokens in (("prefill", 0, len(PROMPTS[0])), ("decode", 1, 1)):
+        steps = [rank["steps"][step] for rank in ranks]
+        # a recorded run holds the totals
+        made = [step if isinstance(step, dict) else totals(step) for step in steps]
+        for operation in ("all_reduce", "all_gather"):
+            lives = [list(rank.get(operation, (0, 0))) for rank in made]
+            for index, key in enumerate((operation + "s", operation + "_bytes")):
+                bill = (model, len(ranks), tokens, 1)
+                expected = yours.ask("collectives_per_step", *bill, key=key)
+                seen = [one[index] for one in lives]
+                live = next((value for value in seen if value != expected), seen[0])
+                what = f"{title} of {tokens} token{'s' * (tokens > 1)}, {key}"
+                yield Row(what, live, expected, "collectives_per_step")
 
 
 def _times(whole, ranks):
@@ -144,23 +142,34 @@ def _times(whole, ranks):
     return lines
 
 
+def recorded(name):
+    """A capture in the shape of `measure`."""
+    report = json.loads((HERE / "captures" / name / "report.json").read_text(encoding="utf-8"))
+    return {"config": report["config"], "reports": report["ranks"]}
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tp", type=int, default=2, metavar="N", help="ranks (default 2)")
     parser.add_argument("--kv-heads", type=int, default=4, metavar="N", help="default 4; 1: copied")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
+    parser.add_argument("--recorded", action="store_true", help="show a recorded run")
     options = parser.parse_args(arguments)
-    began, lab = time.monotonic(), load_chosen(Path(__file__).parent)
+    began, lab = time.monotonic(), load_chosen(HERE)
     try:
-        lab.check_split(
-            lab.model_shape(tiny_llama(num_key_value_heads=options.kv_heads)), options.tp
-        )
-        one, many = measure(1, options.tp, kv_heads=options.kv_heads)
+        if options.recorded:
+            one, many = recorded("tp1"), recorded("tp2")
+        else:
+            with contextlib.suppress(NotImplementedError):  # then vLLM refuses what cannot be split
+                model = lab.model_shape(tiny_llama(num_key_value_heads=options.kv_heads))
+                lab.check_split(model, options.tp)
+            one, many = measure(1, options.tp, kv_heads=options.kv_heads)
         lines, agrees = page(one, many, lab)
     except (LiveError, ValueError) as error:
         sys.exit(f"two-way: {error}")
-    print("\n".join(lines))
-    print(f"whole run {time.monotonic() - began:.1f} s")
+    print("\n".join([answered_by(HERE), *lines]))
+    how = "recorded earlier" if options.recorded else f"{time.monotonic() - began:.1f} s"
+    print(f"whole run {how}")
     if options.json:
         measured = {"tp1": one, f"tp{options.tp}": many}
         options.json.write_text(json.dumps(measured, indent=1) + "\n")

@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import mean, median
 
 from loglog import picture
-from share_table import HERE, US, all_reduces, read_measurements
+from share_table import HERE, all_reduces, read_measurements
 
-from labkit.loading import load_chosen, run_program
+from labkit.loading import load_and_say, run_program
+from labkit.table import bytes_text, columns, seconds_text
 
 KiB, MiB, GiB = 1024, 1024**2, 1024**3
 TINY, HUGE = 1 * KiB, 512 * MiB
@@ -64,10 +65,6 @@ def held_out_errors(lab, table, protocols):
 def medians(groups):
     """Median |error| per class, in percent, pooled over several {class: errors}."""
     return [100 * median(abs(e) for group in groups for e in group[name]) for name in CLASSES]
-
-
-def line(label, values):
-    return f"{label:30}" + "".join(f"{value:14.1f}" for value in values)
 
 
 def leave_one_out(lab, data):
@@ -137,52 +134,56 @@ def figure(lab, data, gpu):
     return picture(lab, f"NCCL all-reduce, {gpu}, one node", shown, constants, lab.NCCL_PROTOCOLS)
 
 
+def errors_text(title, groups):
+    """A row of the table: medians of pooled {class: errors}, "-" where there are none."""
+    pooled = [[abs(e) for group in groups for e in group[name]] for name in CLASSES]
+    return [title, *(f"{100 * median(errors):.1f}" if errors else "-" for errors in pooled)]
+
+
 def print_errors(lab, data):
     print("Median |error| on rows the fit has not seen, %\n")
-    print(f"{'':30}" + "".join(f"{name:>14}" for name in CLASSES))
+    rows = [["", *CLASSES]]
     for title, protocols in (
         ("straight line", lab.STRAIGHT_LINE),
         ("protocol switch", lab.NCCL_PROTOCOLS),
     ):
         errors = {gpu: held_out_errors(lab, measured, protocols) for gpu, measured in data.items()}
-        for gpu, group in errors.items():
-            print(line(f"{title}, {gpu}", medians([group])))
-        print(line(f"{title}, all", medians(errors.values())))
-    print("\nNCCL_PROTOCOLS chosen without the GPU (part of busbw, factor, fill in MB)")
+        rows += [errors_text(f"{title}, {gpu}", [group]) for gpu, group in errors.items()]
+        rows.append(errors_text(f"{title}, all", errors.values()))
+    rows += [[], ["NCCL_PROTOCOLS chosen without the GPU (part of busbw, factor, fill in MB)"]]
     for gpu, protocols, errors in leave_one_out(lab, data):
         chosen = f"{protocols[0][1]:g}, {protocols[1][0]:g}, {protocols[2][2] / 1e6:g}"
-        print(line(f"{gpu} ({chosen})", medians([errors])))
+        rows.append(errors_text(f"{gpu} ({chosen})", [errors]))
+    print("\n".join(columns(rows, "lrrr")))
 
 
 def print_elsewhere(lab, rows, data):
     print("\nvLLM's kernel in a CUDA graph: 8 KiB gives kernel_s, NCCL's fit gives busbw")
-    for gpu, errors in engine_kernels(lab, rows, data).items():
-        values = "".join(
-            f"{100 * median(map(abs, group)):14.1f}" if group else f"{'-':>14}"
-            for group in errors.values()
-        )
-        print(f"{gpu:30}{values}")
+    kernels = engine_kernels(lab, rows, data).items()
+    print("\n".join(columns([errors_text(gpu, [errors]) for gpu, errors in kernels], "lrrr")))
     print("\nAnother box, 8 x H200: payload, measured, predicted, error")
-    for size, seconds, predicted in other_box(lab, rows, data):
-        print(
-            f"{size // KiB:10} KiB {seconds / US:10.1f} us {predicted / US:10.1f} us"
-            f" {100 * (predicted / seconds - 1):+6.0f}%"
-        )
+    shown = [
+        [bytes_text(size), *map(seconds_text, times), f"{100 * (times[1] / times[0] - 1):+.0f}%"]
+        for size, *times in other_box(lab, rows, data)
+    ]
+    print("\n".join(columns(shown, "rrrr")))
 
 
 def print_constants(lab, data):
     print("\nc, a, busbw from three points")
-    for gpu, measured in data.items():
-        for ranks, (c_s, a_s, busbw) in sorted(fit(lab, measured, lab.NCCL_PROTOCOLS).items()):
-            rate = f"{busbw / 1e9:7.1f} GB/s"
-            print(f"{gpu:6}{ranks} ranks {c_s / US:6.1f} us {a_s / US:6.2f} us {rate}")
+    shown = [
+        [gpu, f"{ranks} ranks", seconds_text(c_s), seconds_text(a_s), f"{busbw / 1e9:.1f} GB/s"]
+        for gpu, measured in data.items()
+        for ranks, (c_s, a_s, busbw) in sorted(fit(lab, measured, lab.NCCL_PROTOCOLS).items())
+    ]
+    print("\n".join(columns(shown, "llrrr")))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--svg", metavar="FILE", help="draw the H100's rows into FILE instead")
     options = parser.parse_args()
-    lab, rows = load_chosen(HERE), read_measurements()
+    lab, rows = load_and_say(HERE), read_measurements()
     data = all_reduces(rows)
     if options.svg:
         Path(options.svg).write_text(figure(lab, data, "H100"), encoding="utf-8")

@@ -3,21 +3,7 @@
 import math
 
 from labkit.svg import SERIES, Plot, ladder
-
-
-def bytes_text(size):
-    """`8 KiB`; sizes are powers of two here."""
-    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size:.0f} B"
-
-
-def seconds_text(seconds):
-    for unit, name in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= 0.999 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / 1e-9:.0f} ns"
+from labkit.table import bytes_text, seconds_text
 
 
 def picture(lab, title, table, constants, protocols):
@@ -52,8 +38,8 @@ def loglog_svg(title, series, crossover_bytes=None):
     plot, payloads = _axes(series)
     plot.text(plot.left, 22, title, "fg", "start", 16, "bold")
     key = (
-        "filled: measured, not seen by the fit; hollow: given to it; line: predicted; "
-        "dashes: one c, a and busbw"
+        "filled: measured, not seen by the fit; hollow: given to it; "
+        "dashes: one c, a and busbw; line: with protocols"
     )
     plot.text(plot.left, 42, key, "muted", "start", 12)
     if crossover_bytes and payloads[0] < crossover_bytes < payloads[-1]:

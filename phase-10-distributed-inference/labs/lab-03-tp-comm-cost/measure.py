@@ -17,12 +17,13 @@ from pathlib import Path
 from statistics import median
 
 import calibration_table
-from loglog import bytes_text, picture
+from loglog import picture
 from share_table import HERE
 
-from labkit.loading import load_chosen, run_program
+from labkit.loading import load_and_say, run_program
 from labkit.provenance import write_provenance
 from labkit.ranks import RanksFailed, run_processes
+from labkit.table import bytes_text, columns, seconds_text
 
 KiB, MiB = 1024, 1024**2
 SIZES = [KiB * 4**step for step in range(9)]  # 1 KiB to 64 MiB
@@ -51,38 +52,39 @@ def run_rank(rank, num_ranks, backend, folder, sizes, deadline_s):
         world_size=num_ranks,
         timeout=datetime.timedelta(seconds=deadline_s),
     )
-    device = f"cuda:{rank}" if backend == "nccl" else "cpu"
-
-    def agree(value, operation):
-        """One number that all ranks share, so that they make the same number of calls."""
-        tensor = torch.tensor([value], dtype=torch.float64, device=device)
-        dist.all_reduce(tensor, op=operation)
-        return tensor.item()
-
-    def batch_s(buffer, calls):
-        """Seconds per call of the slowest rank."""
-        dist.barrier()
-        if backend == "nccl":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(calls):
-            dist.all_reduce(buffer)
-        if backend == "nccl":
-            torch.cuda.synchronize()
-        return agree((time.perf_counter() - start) / calls, dist.ReduceOp.MAX)
-
     try:
-        found = []
-        for size in sizes:
-            buffer = torch.zeros(size // 4, dtype=torch.float32, device=device)
-            batch_s(buffer, 2)  # the first calls set up connections and touch the memory
-            calls = max(1, min(MAX_CALLS, int(BATCH_S / batch_s(buffer, 2))))
-            found.append((size, [batch_s(buffer, calls) for _ in range(BATCHES)]))
+        found = [(size, time_payload(size, rank, backend)) for size in sizes]
         if rank == 0:
             (folder / "times.json").write_text(json.dumps(found))
         dist.barrier()
     finally:
         dist.destroy_process_group()
+
+
+def time_payload(size, rank, backend):
+    """Seconds per call of each of BATCHES batches of all-reduces: the slowest rank's."""
+    import torch
+    import torch.distributed as dist
+
+    device = f"cuda:{rank}" if backend == "nccl" else "cpu"
+    finish = torch.cuda.synchronize if backend == "nccl" else lambda: None
+    buffer = torch.zeros(size // 4, dtype=torch.float32, device=device)
+
+    def batch_s(calls):
+        dist.barrier()
+        finish()
+        start = time.perf_counter()
+        for _ in range(calls):
+            dist.all_reduce(buffer)
+        finish()
+        mine = (time.perf_counter() - start) / calls
+        slowest = torch.tensor([mine], dtype=torch.float64, device=device)
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)  # all ranks then make as many calls
+        return slowest.item()
+
+    batch_s(2)  # the first calls set up connections and touch the memory
+    calls = max(1, min(MAX_CALLS, int(BATCH_S / batch_s(2))))
+    return [batch_s(calls) for _ in range(BATCHES)]
 
 
 def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
@@ -93,10 +95,9 @@ def measure(num_ranks, backend, sizes=SIZES, deadline_s=240):
     with tempfile.TemporaryDirectory() as folder:
         job = {"num_ranks": num_ranks, "backend": backend, "folder": folder}
         job |= {"sizes": list(sizes), "deadline_s": deadline_s}
-        command = [sys.executable, "-B", str(HERE / "measure.py"), "--rank"]
-        commands = [[*command, json.dumps(job | {"rank": rank})] for rank in range(num_ranks)]
+        words = [["--rank", json.dumps(job | {"rank": rank})] for rank in range(num_ranks)]
         try:
-            run_processes(commands, folder, timeout_s=deadline_s)
+            run_processes(__file__, words, folder, timeout_s=deadline_s)
         except RanksFailed as error:
             raise RuntimeError(f"{backend} over {num_ranks} processes:\n{error}") from None
         return json.loads((Path(folder) / "times.json").read_text())
@@ -130,22 +131,18 @@ def fit(lab, table, protocols):
 
 def report(lab, table, constants, protocols):
     """The text: per rank count the constants, and each payload measured and predicted."""
-    lines, unseen = [], []
+    rows, unseen = [["ranks", "payload", "measured", "predicted", "error", ""]], []
     for ranks, times in table.items():
         c_s, a_s, busbw = constants[ranks]
-        lines.append(
-            f"{ranks} ranks: c {c_s * 1e6:.1f} us, a {a_s * 1e6:.1f} us, "
-            f"busbw {busbw / 1e9:.2f} GB/s"
-        )
+        fitted = f"c {seconds_text(c_s)}, a {seconds_text(a_s)}, busbw {busbw / 1e9:.2f} GB/s"
         for size, seconds in times.items():
             predicted = lab.predict_all_reduce_s(ranks, size, c_s, a_s, busbw, protocols)
             given = size in (min(times), max(times))
-            if not given:
-                unseen.append((size, predicted, seconds))
-            lines.append(
-                f"{bytes_text(size):>10} {seconds * 1e6:12.1f} us {predicted * 1e6:12.1f} us"
-                f" {predicted / seconds - 1:+7.0%}{'  given' if given else ''}"
-            )
+            unseen += [] if given else [(size, predicted, seconds)]
+            shown = bytes_text(size), seconds_text(seconds), seconds_text(predicted)
+            note = "given" * given + (f": {fitted}" if size == min(times) else "")
+            rows.append([ranks, *shown, f"{predicted / seconds - 1:+.0%}", note])
+    lines = columns(rows, "rrrrrl")
     for name, errors in calibration_table.errors_by_class(unseen).items():
         if errors:
             lines.append(f"median |error|, payloads {name}: {median(map(abs, errors)):.0%}")
@@ -202,7 +199,7 @@ def main():
         job = json.loads(options.rank)
         return run_rank(**job | {"folder": Path(job["folder"])})
     backend, ranks, gpus = chosen_ranks(options)
-    lab = load_chosen(HERE)
+    lab = load_and_say(HERE)
     # Gloo has one protocol; the switch is NCCL's.
     protocols = lab.NCCL_PROTOCOLS if backend == "nccl" else lab.STRAIGHT_LINE
     runs = {}

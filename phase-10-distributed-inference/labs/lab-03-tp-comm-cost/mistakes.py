@@ -1,6 +1,6 @@
 """Plausible mistakes of lab 03. See labkit/mistakes/__init__.py for how they are written down."""
 
-import numpy as np
+from fractions import Fraction
 
 EDITS = """
 Rejected by: test_step_messages__two_per_layer
@@ -69,11 +69,6 @@ the bytes take half as long, as if a half trip were all or both directions carri
 Each rank sends 2(p-1)/p of the bytes one way round; what comes in at the same time is another
 rank's traffic. busbw is one direction.
     payload_bytes / busbw_bytes_per_s  ->  payload_bytes / 2 / busbw_bytes_per_s
-
-ring_all_reduce_s__one_rank_pays
-one rank alone still pays the launch.
-An engine with one rank skips the call; its bill is 0.
-    if num_ranks == 1:  ->  if False:
 
 ring_all_reduce_s__p_hops
 a ring of p ranks makes 2p hops instead of 2(p-1).
@@ -176,6 +171,11 @@ The docstring's order is (best_s, worst_s): the shorter time first.
 
 Rejected by: test_tensor_parallel_sides__paid_and_saved
 
+tensor_parallel_sides__saved_comes_first
+what is saved comes first.
+Two numbers of seconds, and only their order says which is the price.
+    return num_messages * message_s, saved_s  ->  return saved_s, num_messages * message_s
+
 tensor_parallel_sides__saves_the_step
 the saving is the whole sharded step.
 TP does not save what each rank still has to do. The saving is what it no longer does, the step
@@ -275,7 +275,7 @@ On one rank all three cost nothing. Among equals the docstring's order decides: 
     min(costs, key=costs.get)  ->  min(reversed(costs), key=costs.get)
 
 fastest_all_reduce__tie_by_name
-a tie goes to the first name in the alphabet, as min() of (seconds, name) decides.
+a tie of two_shot and ring goes to the ring, as with min() of (seconds, name) or a strict `<`.
 "ring" stands before "two_shot" there. Among equals the docstring's order decides, so compare
 the seconds alone: min(costs, key=costs.get).
     key=costs.get  ->  key=lambda name: (costs[name], name)
@@ -298,23 +298,6 @@ They are one kernel; the constant is paid once.
     0.0, node_a_s  ->  c_s, node_a_s
     0.0, network_a_s  ->  c_s, network_a_s
     return c_s + reduce_scatter_s  ->  return reduce_scatter_s
-
-Rejected by: test_expert_parallel_bytes__as_deepep_counts_them
-
-expert_parallel_bytes__each_token_once
-each token travels once, not to each of its experts.
-top_k experts need top_k copies, and as many partial results come back.
-    tokens * top_k * hidden_size  ->  tokens * hidden_size
-
-expert_parallel_bytes__no_scales
-the FP8 scales are left out.
-128 elements share a 4-byte scale: 3% more, enough to miss DeepEP's printed digits.
-    1 + 4 / 128  ->  1
-
-expert_parallel_bytes__one_type_both_ways
-tokens come back in the type in which they went out.
-Experts return BF16: they are summed with their weights, which FP8 is too coarse for.
-    elements * combine_element_bytes  ->  elements * dispatch_element_bytes
 
 Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
 
@@ -411,8 +394,8 @@ Rejected by: test_decode_step_s__shards_the_weights
 
 decode_step_s__unsharded
 the step is that of one rank, as if the weights were not sharded.
-The comforting denominator: at TP=8 it turns 58% lost into 15%. Each rank reads only W/p, so
-the step shrinks while the bill grows.
+The comforting denominator: at TP=8 a loss of more than half looks like a sixth. Each rank reads
+only W/p, so the step shrinks while the bill grows.
     (num_ranks * memory_bytes_per_s)  ->  memory_bytes_per_s
 """
 
@@ -424,7 +407,17 @@ def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
     its measured seconds.
     Rejected by: test_calibrate__returns_what_made_the_points
     """
-    rows = [[1, 2 * (p - 1), 2 * (p - 1) / p * size] for p, size, _ in points]
-    seconds = [seconds_s for _, _, seconds_s in points]
-    c_s, a_s, s_per_byte = np.linalg.lstsq(np.array(rows, float), np.array(seconds), rcond=None)[0]
+    rows = [[1, 2 * (p - 1), Fraction(2 * (p - 1)) * Fraction(size) / p] for p, size, _ in points]
+    seconds = [Fraction(seconds_s) for _, _, seconds_s in points]
+    table = [  # the normal equations, exactly
+        [sum(row[i] * row[j] for row in rows) for j in range(3)]
+        + [sum(row[i] * one for row, one in zip(rows, seconds, strict=True))]
+        for i in range(3)
+    ]
+    for k in range(3):
+        table[k] = [value / Fraction(table[k][k]) for value in table[k]]
+        for i in {0, 1, 2} - {k}:
+            factor = table[i][k]
+            table[i] = [a - factor * b for a, b in zip(table[i], table[k], strict=True)]
+    c_s, a_s, s_per_byte = (row[3] for row in table)
     return float(c_s), float(a_s), float(1 / s_per_byte)

@@ -6,16 +6,22 @@ and printed beside the shares. A latency that is not there is predicted, and mar
 were measured as shares stand in a table of their own.
 """
 
+import argparse
 import json
 from pathlib import Path
 
-from labkit.loading import load_chosen, run_program
+from labkit.loading import load_and_say, run_program
+from labkit.table import columns
 
 HERE = Path(__file__).resolve().parent
 KiB, US = 1024, 1e-6
 
-# name: parameters in BF16 bytes, layers, hidden size.
-MODELS = {"8B": (16.06e9, 32, 4096), "70B": (141.1e9, 80, 8192)}
+# name: BF16 bytes that a step reads, layers, hidden size. Of the input embedding, 128,256 rows of
+# the hidden size, a step looks up a row per token; so it is not among them.
+MODELS = {
+    "8B": (16.06e9 - 128_256 * 4096 * 2, 32, 4096),
+    "70B": (141.1e9 - 128_256 * 8192 * 2, 80, 8192),
+}
 
 # Decode, batch 1, step = W / (p x 0.8 x bandwidth): (model, GPU, kernel).
 WITHIN = (
@@ -124,25 +130,20 @@ def latency_sources(rows):
     return sorted({row["source"].split("@")[0] for row in rows if row["kind"] in kinds})
 
 
-def mark(predicted):
-    return "~" if predicted else ""
-
-
-def print_within(lab, rows):
+def print_within(lab, rows_of_file):
     print("Share of a decode step that is communication, % (us of one 8 KiB all-reduce)")
-    print("Batch 1, BF16, two messages per layer, sharded step.")
+    print("Batch 1, BF16, two messages per layer, sharded step; the input embedding is not read.")
     print("~ latency predicted: between two measured rank counts, or from the slow ends of LINKS.")
     print("Last column: TP8 over the unsharded step, the comforting mistake.")
     print("70B sends 16 KiB at a time; its rows use the latency of 8 KiB.")
-    print(f"Latencies: {', '.join(latency_sources(rows))} (measurements.jsonl)\n")
-    print(f"{'within a node':20}" + "".join(f"{t:>13}" for t in ("TP2", "TP4", "TP8", "(TP8)")))
-    for label, cells in table(lab, rows):
-        *sharded, (comforting, _, predicted) = cells
-        text = "".join(
-            f"{f'{mark(predicted)}{value:.0f}':>5}{f'({seconds / US:.1f})':>8}"
-            for value, seconds, predicted in sharded
-        )
-        print(f"{label:20}{text}{f'{mark(predicted)}{comforting:.0f}':>13}")
+    print(f"Latencies: {', '.join(latency_sources(rows_of_file))} (measurements.jsonl)\n")
+    rows = [["within a node", "TP2", "", "TP4", "", "TP8", "", "(TP8)"]]
+    for label, cells in table(lab, rows_of_file):
+        shares = [f"{'~' * predicted}{value:.0f}" for value, _, predicted in cells]
+        latencies = [f"({seconds / US:.1f})" for _, seconds, _ in cells]
+        pairs = [cell for pair in zip(shares, latencies, strict=True) for cell in pair]
+        rows.append([label, *pairs[:-1]])
+    print("\n".join(columns(rows, "lrrrrrrr")))
 
 
 def print_across(lab, rows):
@@ -153,17 +154,16 @@ def print_across(lab, rows):
         f"Predicted: c {c_s / US:.1f} us, a {a_s / US:.1f} us, {busbw / 1e9:.2f} GB/s, the middle "
         "of LINKS"
     )
-    for label, value, seconds in lines:
-        print(f"{label:20}{f'~{value:.0f}':>5}{f'({seconds / US:.1f})':>8}")
+    shown = [[label, f"~{value:.0f}", f"({seconds / US:.1f})"] for label, value, seconds in lines]
+    print("\n".join(columns(shown, "lrr")))
     print(
         "\nMeasured: transfer's share of a token on Raspberry Pi 4B, 1 GbE, % (distributed-llama)"
     )
-    for row in rows:
-        if row["kind"] == "tp_ethernet_token":
-            part = row["setting"]
-            whole = part["compute_ms"] + part["transfer_ms"]
-            label = f"{part['model']} TP{part['tp']}"
-            print(f"{label:24}{100 * part['transfer_ms'] / whole:7.0f}")
+    parts = [row["setting"] for row in rows if row["kind"] == "tp_ethernet_token"]
+    shares = [100 * p["transfer_ms"] / (p["compute_ms"] + p["transfer_ms"]) for p in parts]
+    names = [f"{part['model']} TP{part['tp']}" for part in parts]
+    shown = [[name, f"{share:.0f}"] for name, share in zip(names, shares, strict=True)]
+    print("\n".join(columns(shown, "lr")))
 
 
 def rule(lab, rows):
@@ -187,13 +187,14 @@ def rule(lab, rows):
 def print_rule(lab, rows):
     print("\nBoth sides of the rule, 8B TP2, per token: paid < saved means TP is faster")
     print("10 GbE: from the best to the worst box of LINKS")
+    shown = []
     for label, sides in rule(lab, rows):
         wins = {paid < saved for paid, saved in sides}
         verdict = "either" if len(wins) == 2 else "TP" if True in wins else "one GPU"
         paid = " to ".join(f"{paid * 1e3:.2f}" for paid, _ in sides)
-        print(
-            f"{label:28} paid {paid:>12} ms   saved {sides[0][1] * 1e3:.2f} ms   faster: {verdict}"
-        )
+        saved = f"{sides[0][1] * 1e3:.2f} ms"
+        shown.append([label, "paid", f"{paid} ms", "saved", saved, "faster:", verdict])
+    print("\n".join(columns(shown, "llrlrll")))
 
 
 def print_roofs(lab):
@@ -203,6 +204,7 @@ def print_roofs(lab):
     rate = lab.ACHIEVED_BANDWIDTH * gpu["memory_bytes_per_s"]
     flops = lab.ACHIEVED_ARITHMETIC * gpu["flops_per_s"]
     print("\n8B on eight H100s, NVLink 4, more tokens per step: share of messages, times faster")
+    shown = []
     for tokens in (1, 64, 256, 1024, 4096):
         messages, payload = lab.step_messages(layers, tokens, hidden, 2)
         alone_s, together_s = (lab.step_s(weights, p, rate, tokens, flops) for p in (1, 8))
@@ -211,11 +213,13 @@ def print_roofs(lab):
             part = lab.communication_share(messages, message, together_s)
             texts.append((f"{part:.0%}", f"{alone_s * (1 - part) / together_s:.1f}"))
         parts, gains = (" to ".join(column) for column in zip(*texts, strict=True))
-        print(f"{tokens:6} tokens {parts:>12}   {gains:>12}")
+        shown.append([f"{tokens} tokens", parts, gains])
+    print("\n".join(columns(shown, "rrr")))
 
 
 def main():
-    lab, rows = load_chosen(HERE), read_measurements()
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    lab, rows = load_and_say(HERE), read_measurements()
     print_within(lab, rows)
     print_across(lab, rows)
     print_rule(lab, rows)

@@ -9,6 +9,7 @@ Three constants describe the machine:
 
 Times are seconds, sizes bytes, rates bytes per second; `p` is num_ranks. 1 KiB is 1024 bytes,
 1 GB/s is 1e9 bytes per second, 10 Gb/s is 1.25e9. One rank never communicates and pays nothing.
+Where a tuple is asked for, a list is as good.
 The file given_cost.py holds what you read and do not write.
 """
 
@@ -25,6 +26,7 @@ from given_cost import (  # noqa: F401 (whoever imports this file finds all of i
     busbw_at,
     check_points,
     checked,
+    free_alone,
     least_squares,
     require,
 )
@@ -34,11 +36,11 @@ from given_cost import (  # noqa: F401 (whoever imports this file finds all of i
 
 @checked
 def step_messages(num_layers, tokens, hidden_size, element_bytes):
-    """Return (num_messages, payload_bytes) of one forward step of a tensor-parallel transformer.
+    """Return (num_messages, payload_bytes of each) of a tensor-parallel transformer's forward step.
 
     Attention and MLP end in one all-reduce each, of the activations [tokens, hidden_size]. In
-    decode, tokens is the batch; in prefill, the prompt. A tuple of two whole numbers. Source:
-    Megatron-LM, arXiv:1909.08053, section 3.
+    decode, tokens is the batch; in prefill, the prompt. A tuple of two whole numbers, since
+    element_bytes is one, too. Source: Megatron-LM, arXiv:1909.08053, section 3.
     """
     # BEGIN SOLUTION (task 1)
     return 2 * num_layers, tokens * hidden_size * element_bytes
@@ -46,15 +48,14 @@ def step_messages(num_layers, tokens, hidden_size, element_bytes):
 
 
 @checked
+@free_alone
 def ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of an all-reduce around a ring of num_ranks.
 
-    payload_bytes is one rank's buffer. One rank: 0.0. Sources: nccl-tests doc/PERFORMANCE.md
-    (bytes), NCCL src/graph/tuning.cc (c and a).
+    payload_bytes is one rank's buffer. (One rank: 0.0, by @free_alone.) Sources: nccl-tests
+    doc/PERFORMANCE.md (bytes), NCCL src/graph/tuning.cc (c and a).
     """
     # BEGIN SOLUTION (task 1)
-    if num_ranks == 1:
-        return 0.0
     hops = 2 * (num_ranks - 1)
     return c_s + hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
     # END SOLUTION
@@ -85,14 +86,13 @@ def communication_share(num_messages, message_s, step_s):
 
 
 @checked
+@free_alone
 def crossover_bytes(num_ranks, c_s, a_s, busbw_bytes_per_s):
     """Return the payload at which a ring all-reduce spends as long on latency as on bytes.
 
     Smaller payloads are latency-bound, larger ones bandwidth-bound. One rank has neither: 0.0.
     """
     # BEGIN SOLUTION (task 1)
-    if num_ranks == 1:
-        return 0.0
     latency_s = c_s + 2 * (num_ranks - 1) * a_s
     return latency_s * busbw_bytes_per_s * num_ranks / (2 * (num_ranks - 1))
     # END SOLUTION
@@ -173,8 +173,9 @@ def tensor_parallel_sides(
 ):
     """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
 
-    Paid: the messages. Saved: what a step on one rank takes longer than on num_ranks, both without
-    communication. TP makes a token faster exactly when paid_s < saved_s.
+    Paid: num_messages messages, whatever num_ranks is. Saved: what a step on one rank takes longer
+    than on num_ranks, both without communication. TP makes a token faster exactly when paid_s <
+    saved_s.
     """
     # BEGIN SOLUTION (task 2)
     work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
@@ -187,6 +188,7 @@ def tensor_parallel_sides(
 
 
 @checked
+@free_alone
 def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of a ring reduce-scatter, half the trip of a ring all-reduce.
 
@@ -194,8 +196,6 @@ def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     nccl-tests doc/PERFORMANCE.md.
     """
     # BEGIN SOLUTION (task 3)
-    if num_ranks == 1:
-        return 0.0
     hops = num_ranks - 1
     return c_s + hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
     # END SOLUTION
@@ -229,8 +229,8 @@ def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
 
     The bytes per second that a rank's link must have carried, so that the number can be compared
     with the link's rate whatever the operation and the ranks. operation is one of OPERATIONS. A
-    broadcast and a reduce pass every byte through every link once. Source: nccl-tests
-    doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
+    broadcast and a reduce pass every byte through every link once, and are counted so for one rank
+    too. Source: nccl-tests doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
     """
     # BEGIN SOLUTION (task 3)
     part = (num_ranks - 1) / num_ranks
@@ -243,26 +243,26 @@ def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
 
 
 @checked
+@free_alone
 def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """Return the seconds of one kernel in which every rank reads the buffers of all p-1 peers.
 
-    No hops: kernel_s is the launch with its barriers. One rank: 0.0. Source: vLLM
+    No hops: kernel_s is the launch with its barriers. Source: vLLM
     csrc/custom_all_reduce.cuh `cross_device_reduce_1stage`.
     """
     # BEGIN SOLUTION (task 4)
-    if num_ranks == 1:
-        return 0.0
     return kernel_s + (num_ranks - 1) * payload_bytes / busbw_bytes_per_s
     # END SOLUTION
 
 
 @checked
+@free_alone
 def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
-    """Return the seconds of one kernel that reduce-scatters and all-gathers, peers read directly.
+    """Return the seconds of a reduce-scatter and an all-gather, peers read directly.
 
-    Two rounds between the ranks, each priced here at kernel_s; no hops; the bytes of a ring. (An
-    assumption: in vLLM both rounds are one launch with two barriers.) One rank: 0.0. Source: the
-    same file, `cross_device_reduce_2stage`.
+    Two rounds between the ranks, and each is priced at kernel_s, so two of them; no hops; the bytes
+    of a ring. (That is on the safe side: in vLLM both rounds are in one launch, with two barriers.)
+    Source: the same file, `cross_device_reduce_2stage`.
     """
     # BEGIN SOLUTION (task 4)
     return ring_all_reduce_s(num_ranks, payload_bytes, 2 * kernel_s, 0.0, busbw_bytes_per_s)
@@ -289,6 +289,7 @@ def fastest_all_reduce(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes
 
 
 @checked
+@free_alone
 def hierarchical_all_reduce_s(
     num_nodes,
     gpus_per_node,
@@ -307,8 +308,6 @@ def hierarchical_all_reduce_s(
     Source: stas00/ml-engineering network/README.md, "Inter-node speed depends on intra-node speed".
     """
     # BEGIN SOLUTION (task 4)
-    if num_nodes * gpus_per_node == 1:
-        return 0.0
     node = (gpus_per_node, payload_bytes, 0.0, node_a_s, node_busbw_bytes_per_s)
     network = (0.0, network_a_s, network_busbw_bytes_per_s)
     across_s = ring_all_reduce_s(num_nodes, payload_bytes / gpus_per_node, *network)
@@ -316,7 +315,7 @@ def hierarchical_all_reduce_s(
     # END SOLUTION
 
 
-# --- Task 5: experts -----------------------------------------------------------------------------
+# --- Experts -----------------------------------------------------------------------------
 
 
 @checked
@@ -325,17 +324,15 @@ def expert_parallel_bytes(
 ):
     """Return (dispatch_bytes, combine_bytes) that one rank sends and gets back in one MoE layer.
 
-    Every token goes to top_k experts and comes back from each. By default in FP8 with a 4-byte
-    scale per 128 elements on the way out and in BF16 on the way back. Source: DeepEP
+    (Given.) Every token goes to top_k experts and comes back from each. By default in FP8 with a
+    4-byte scale per 128 elements on the way out and in BF16 on the way back. Source: DeepEP
     docs/legacy.md, "Low-latency kernels".
     """
-    # BEGIN SOLUTION (task 5)
     elements = tokens * top_k * hidden_size
     return elements * dispatch_element_bytes, elements * combine_element_bytes
-    # END SOLUTION
 
 
-# --- Task 6: three measurements in, any all-reduce out -------------------------------------------
+# --- Task 5: three measurements in, any all-reduce out -------------------------------------------
 
 
 @checked
@@ -348,7 +345,7 @@ def predict_all_reduce_s(
     fills the pipeline is sent round like payload. One rank: 0.0. Source: NCCL src/graph/tuning.cc,
     latencies and bandwidth factors per protocol; it chooses in the same way.
     """
-    # BEGIN SOLUTION (task 6)
+    # BEGIN SOLUTION (task 5)
     return min(
         ring_all_reduce_s(
             num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
@@ -364,7 +361,7 @@ def equation(point, protocol):
     point: (num_ranks, payload_bytes, seconds_s), measured; protocol: one row of protocols. The
     measured seconds are divided out, so that every point weighs the same however long it took.
     """
-    # BEGIN SOLUTION (task 6)
+    # BEGIN SOLUTION (task 5)
     (num_ranks, payload_bytes, seconds_s), (factor, part, fill) = point, protocol
     hops = 2 * (num_ranks - 1)
     terms = factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part
@@ -378,11 +375,11 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     points: at least three (num_ranks, payload_bytes, seconds_s), with two rank counts and two
     payloads among them; two tiny payloads and a huge one fix the three best. Call check_points
     first. The equations depend on the protocol that each point was measured with, which nobody
-    tells you. So begin with the row of STRAIGHT_LINE for every point, fit, let each point take the
+    tells you. So begin with STRAIGHT_LINE[0] for every point, fit, let each point take the
     protocol that is fastest with the constants found, and fit again: four fits are enough.
     ValueError for points that check_points refuses or that give no busbw.
     """
-    # BEGIN SOLUTION (task 6)
+    # BEGIN SOLUTION (task 5)
     check_points(points)
     chosen = [STRAIGHT_LINE[0]] * len(points)
     for _ in range(4):

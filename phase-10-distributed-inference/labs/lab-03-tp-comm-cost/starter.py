@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [d48f07820993]
+# lab-03 starter: write where NotImplementedError stands. [d63fa6e30b01]
 """Lab 03: the communication bill of tensor parallelism.
 
 What does one message cost, how many are there in a step, and what is the step they are added to?
@@ -10,6 +10,7 @@ Three constants describe the machine:
 
 Times are seconds, sizes bytes, rates bytes per second; `p` is num_ranks. 1 KiB is 1024 bytes,
 1 GB/s is 1e9 bytes per second, 10 Gb/s is 1.25e9. One rank never communicates and pays nothing.
+Where a tuple is asked for, a list is as good.
 The file given_cost.py holds what you read and do not write.
 """
 
@@ -26,6 +27,7 @@ from given_cost import (  # noqa: F401 (whoever imports this file finds all of i
     busbw_at,
     check_points,
     checked,
+    free_alone,
     least_squares,
     require,
 )
@@ -35,28 +37,29 @@ from given_cost import (  # noqa: F401 (whoever imports this file finds all of i
 
 @checked
 def step_messages(num_layers, tokens, hidden_size, element_bytes):
-    """Return (num_messages, payload_bytes) of one forward step of a tensor-parallel transformer.
+    """Return (num_messages, payload_bytes of each) of a tensor-parallel transformer's forward step.
 
     Attention and MLP end in one all-reduce each, of the activations [tokens, hidden_size]. In
-    decode, tokens is the batch; in prefill, the prompt. A tuple of two whole numbers. Source:
-    Megatron-LM, arXiv:1909.08053, section 3.
+    decode, tokens is the batch; in prefill, the prompt. A tuple of two whole numbers, since
+    element_bytes is one, too. Source: Megatron-LM, arXiv:1909.08053, section 3.
     """
     raise NotImplementedError(
         "lab-03 · step_messages is yours to write (about 1 line). "
-        "Chapter: README.md, task 1"
+        "The book (make book) says more: lab-03, task 1"
     )
 
 
 @checked
+@free_alone
 def ring_all_reduce_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of an all-reduce around a ring of num_ranks.
 
-    payload_bytes is one rank's buffer. One rank: 0.0. Sources: nccl-tests doc/PERFORMANCE.md
-    (bytes), NCCL src/graph/tuning.cc (c and a).
+    payload_bytes is one rank's buffer. (One rank: 0.0, by @free_alone.) Sources: nccl-tests
+    doc/PERFORMANCE.md (bytes), NCCL src/graph/tuning.cc (c and a).
     """
     raise NotImplementedError(
-        "lab-03 · ring_all_reduce_s is yours to write (about 4 lines). "
-        "Chapter: README.md, task 1"
+        "lab-03 · ring_all_reduce_s is yours to write (about 2 lines). "
+        "The book (make book) says more: lab-03, task 1"
     )
 
 
@@ -69,7 +72,7 @@ def decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s):
     """
     raise NotImplementedError(
         "lab-03 · decode_step_s is yours to write (about 1 line). "
-        "Chapter: README.md, task 1"
+        "The book (make book) says more: lab-03, task 1"
     )
 
 
@@ -81,19 +84,20 @@ def communication_share(num_messages, message_s, step_s):
     """
     raise NotImplementedError(
         "lab-03 · communication_share is yours to write (about 2 lines). "
-        "Chapter: README.md, task 1"
+        "The book (make book) says more: lab-03, task 1"
     )
 
 
 @checked
+@free_alone
 def crossover_bytes(num_ranks, c_s, a_s, busbw_bytes_per_s):
     """Return the payload at which a ring all-reduce spends as long on latency as on bytes.
 
     Smaller payloads are latency-bound, larger ones bandwidth-bound. One rank has neither: 0.0.
     """
     raise NotImplementedError(
-        "lab-03 · crossover_bytes is yours to write (about 4 lines). "
-        "Chapter: README.md, task 1"
+        "lab-03 · crossover_bytes is yours to write (about 2 lines). "
+        "The book (make book) says more: lab-03, task 1"
     )
 
 
@@ -125,7 +129,7 @@ def step_s(
     """
     raise NotImplementedError(
         "lab-03 · step_s is yours to write (about 3 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-03, task 2"
     )
 
 
@@ -138,7 +142,7 @@ def link_bytes_per_s(link):
     """
     raise NotImplementedError(
         "lab-03 · link_bytes_per_s is yours to write (about 2 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-03, task 2"
     )
 
 
@@ -150,7 +154,7 @@ def all_reduce_range_s(link, num_ranks, payload_bytes):
     """
     raise NotImplementedError(
         "lab-03 · all_reduce_range_s is yours to write (about 6 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-03, task 2"
     )
 
 
@@ -167,12 +171,13 @@ def tensor_parallel_sides(
 ):
     """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
 
-    Paid: the messages. Saved: what a step on one rank takes longer than on num_ranks, both without
-    communication. TP makes a token faster exactly when paid_s < saved_s.
+    Paid: num_messages messages, whatever num_ranks is. Saved: what a step on one rank takes longer
+    than on num_ranks, both without communication. TP makes a token faster exactly when paid_s <
+    saved_s.
     """
     raise NotImplementedError(
         "lab-03 · tensor_parallel_sides is yours to write (about 3 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-03, task 2"
     )
 
 
@@ -180,6 +185,7 @@ def tensor_parallel_sides(
 
 
 @checked
+@free_alone
 def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """Return the seconds of a ring reduce-scatter, half the trip of a ring all-reduce.
 
@@ -187,8 +193,8 @@ def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     nccl-tests doc/PERFORMANCE.md.
     """
     raise NotImplementedError(
-        "lab-03 · reduce_scatter_s is yours to write (about 4 lines). "
-        "Chapter: README.md, task 3"
+        "lab-03 · reduce_scatter_s is yours to write (about 2 lines). "
+        "The book (make book) says more: lab-03, task 3"
     )
 
 
@@ -220,12 +226,12 @@ def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
 
     The bytes per second that a rank's link must have carried, so that the number can be compared
     with the link's rate whatever the operation and the ranks. operation is one of OPERATIONS. A
-    broadcast and a reduce pass every byte through every link once. Source: nccl-tests
-    doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
+    broadcast and a reduce pass every byte through every link once, and are counted so for one rank
+    too. Source: nccl-tests doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
     """
     raise NotImplementedError(
         "lab-03 · bus_bandwidth is yours to write (about 3 lines). "
-        "Chapter: README.md, task 3"
+        "The book (make book) says more: lab-03, task 3"
     )
 
 
@@ -233,29 +239,31 @@ def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
 
 
 @checked
+@free_alone
 def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """Return the seconds of one kernel in which every rank reads the buffers of all p-1 peers.
 
-    No hops: kernel_s is the launch with its barriers. One rank: 0.0. Source: vLLM
+    No hops: kernel_s is the launch with its barriers. Source: vLLM
     csrc/custom_all_reduce.cuh `cross_device_reduce_1stage`.
     """
     raise NotImplementedError(
-        "lab-03 · one_shot_all_reduce_s is yours to write (about 3 lines). "
-        "Chapter: README.md, task 4"
+        "lab-03 · one_shot_all_reduce_s is yours to write (about 1 line). "
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
 @checked
+@free_alone
 def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
-    """Return the seconds of one kernel that reduce-scatters and all-gathers, peers read directly.
+    """Return the seconds of a reduce-scatter and an all-gather, peers read directly.
 
-    Two rounds between the ranks, each priced here at kernel_s; no hops; the bytes of a ring. (An
-    assumption: in vLLM both rounds are one launch with two barriers.) One rank: 0.0. Source: the
-    same file, `cross_device_reduce_2stage`.
+    Two rounds between the ranks, and each is priced at kernel_s, so two of them; no hops; the bytes
+    of a ring. (That is on the safe side: in vLLM both rounds are in one launch, with two barriers.)
+    Source: the same file, `cross_device_reduce_2stage`.
     """
     raise NotImplementedError(
         "lab-03 · two_shot_all_reduce_s is yours to write (about 1 line). "
-        "Chapter: README.md, task 4"
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
@@ -268,11 +276,12 @@ def fastest_all_reduce(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes
     """
     raise NotImplementedError(
         "lab-03 · fastest_all_reduce is yours to write (about 8 lines). "
-        "Chapter: README.md, task 4"
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
 @checked
+@free_alone
 def hierarchical_all_reduce_s(
     num_nodes,
     gpus_per_node,
@@ -291,12 +300,12 @@ def hierarchical_all_reduce_s(
     Source: stas00/ml-engineering network/README.md, "Inter-node speed depends on intra-node speed".
     """
     raise NotImplementedError(
-        "lab-03 · hierarchical_all_reduce_s is yours to write (about 6 lines). "
-        "Chapter: README.md, task 4"
+        "lab-03 · hierarchical_all_reduce_s is yours to write (about 4 lines). "
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
-# --- Task 5: experts -----------------------------------------------------------------------------
+# --- Experts -----------------------------------------------------------------------------
 
 
 @checked
@@ -305,17 +314,15 @@ def expert_parallel_bytes(
 ):
     """Return (dispatch_bytes, combine_bytes) that one rank sends and gets back in one MoE layer.
 
-    Every token goes to top_k experts and comes back from each. By default in FP8 with a 4-byte
-    scale per 128 elements on the way out and in BF16 on the way back. Source: DeepEP
+    (Given.) Every token goes to top_k experts and comes back from each. By default in FP8 with a
+    4-byte scale per 128 elements on the way out and in BF16 on the way back. Source: DeepEP
     docs/legacy.md, "Low-latency kernels".
     """
-    raise NotImplementedError(
-        "lab-03 · expert_parallel_bytes is yours to write (about 2 lines). "
-        "Chapter: README.md, task 5"
-    )
+    elements = tokens * top_k * hidden_size
+    return elements * dispatch_element_bytes, elements * combine_element_bytes
 
 
-# --- Task 6: three measurements in, any all-reduce out -------------------------------------------
+# --- Task 5: three measurements in, any all-reduce out -------------------------------------------
 
 
 @checked
@@ -330,7 +337,7 @@ def predict_all_reduce_s(
     """
     raise NotImplementedError(
         "lab-03 · predict_all_reduce_s is yours to write (about 6 lines). "
-        "Chapter: README.md, task 6"
+        "The book (make book) says more: lab-03, task 5"
     )
 
 
@@ -342,7 +349,7 @@ def equation(point, protocol):
     """
     raise NotImplementedError(
         "lab-03 · equation is yours to write (about 4 lines). "
-        "Chapter: README.md, task 6"
+        "The book (make book) says more: lab-03, task 5"
     )
 
 
@@ -352,13 +359,13 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     points: at least three (num_ranks, payload_bytes, seconds_s), with two rank counts and two
     payloads among them; two tiny payloads and a huge one fix the three best. Call check_points
     first. The equations depend on the protocol that each point was measured with, which nobody
-    tells you. So begin with the row of STRAIGHT_LINE for every point, fit, let each point take the
+    tells you. So begin with STRAIGHT_LINE[0] for every point, fit, let each point take the
     protocol that is fastest with the constants found, and fit again: four fits are enough.
     ValueError for points that check_points refuses or that give no busbw.
     """
     raise NotImplementedError(
         "lab-03 · calibrate is yours to write (about 9 lines). "
-        "Chapter: README.md, task 6"
+        "The book (make book) says more: lab-03, task 5"
     )
 
 

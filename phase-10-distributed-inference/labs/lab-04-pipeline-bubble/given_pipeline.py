@@ -1,8 +1,8 @@
 """Given in lab 04: `require`, which refuses arguments that make no sense."""
 
-import reprlib
-from math import inf
 from numbers import Integral, Real
+
+from arguments import is_number, must_be
 
 
 def require(**arguments):
@@ -12,9 +12,7 @@ def require(**arguments):
     least 1.
     """
     for name, value in arguments.items():
-        makes_sense, wanted = ACCEPTED.get(name, (_is_count, "a whole number, 1 or more"))
-        if not makes_sense(value):
-            raise ValueError(f"{name}={reprlib.repr(value)}: give {wanted}")
+        must_be(ACCEPTED.get(name, ("a whole number, 1 or more", _is_count)), name, value)
 
 
 def _is_count(value):
@@ -22,7 +20,7 @@ def _is_count(value):
 
 
 def _is_time(value):
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < inf
+    return is_number(value) and value >= 0
 
 
 def _is_list(value, of):
@@ -41,13 +39,13 @@ def _is_order(order):
 
 
 ACCEPTED = {
-    "model_s": (lambda s: _is_time(s) and s > 0, "seconds, above 0"),
-    "hop_s": (_is_time, "seconds, 0 or more"),
+    "model_s": ("seconds, above 0", lambda s: _is_time(s) and s > 0),
+    "hop_s": ("seconds, 0 or more", _is_time),
     "stage_s": (
-        lambda stages: _is_list(stages, of=lambda s: _is_time(s) and s > 0),
         "a list with the seconds of each stage, above 0",
+        lambda stages: _is_list(stages, of=lambda s: _is_time(s) and s > 0),
     ),
-    "budget": (lambda share: isinstance(share, Real) and 0 < share < 1, "a share between 0 and 1"),
-    "grid": (_is_grid, "a list with one row (a list of cells) per stage, all of one length >= 1"),
-    "order": (_is_order, "a list with the ops of each rank, kind 'F' or 'B', one op at least"),
+    "budget": ("a share between 0 and 1", lambda share: isinstance(share, Real) and 0 < share < 1),
+    "grid": ("a list with one row (a list of cells) per stage, all of one length >= 1", _is_grid),
+    "order": ("a list with the ops of each rank, kind 'F' or 'B', one op at least", _is_order),
 }

@@ -13,7 +13,7 @@ import argparse
 from itertools import groupby
 from pathlib import Path
 
-from labkit.loading import describe_exception, load_chosen
+from labkit.loading import answered_by, describe_exception, load_chosen, run_program
 from labkit.svg import SERIES, Drawing
 
 HERE = Path(__file__).resolve().parent
@@ -158,7 +158,7 @@ def main(arguments=None):
         problem = f"no grid to draw: your functions gave {grid!r:.60}"
     if problem:
         parser.exit(2, f"grid.py: {problem}\n")
-    print(text(grid))
+    print(f"{answered_by(HERE)}\n{text(grid)}")
     ticks, cells = max(map(len, grid)), sum(map(len, grid))
     idle = sum(row.count(None) for row in grid)
     print(f"{ticks} ticks, {idle} of {cells} cells idle: bubble ", end="")
@@ -175,4 +175,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -3,9 +3,8 @@
     python measure_pipeline.py                  (needs torch; about a minute and a half)
     python measure_pipeline.py --redraw FOLDER  draw a recorded run's figure again
 
-One process per stage, joined by gloo on this machine. A stage receives an activation, sleeps for
-its stage time, and sends the activation on. Sleeping stages need no cores, so p stages do work in
-parallel on a laptop; the fill, the drain and the pace of the slowest stage are real. T runs from
+One process per stage, joined by gloo on this machine; a stage sleeps for its time (labs/live/
+sleeping_stages.py). The fill, the drain and the pace of the slowest stage are real. T runs from
 the start of the first stage to the end of the last, for several m. If makespan_s is right, a
 straight line through T has slope max(stage_s) and intercept sum(stage_s) - max(stage_s).
 
@@ -18,69 +17,25 @@ import json
 import os
 import random
 import sys
-import tempfile
-import time
-from datetime import timedelta
 from pathlib import Path
 from statistics import linear_regression, median
 
-from labkit.loading import load_chosen, run_program
+from live import sleeping_stages
+
+from labkit.loading import answered_by, load_chosen, run_program
 from labkit.provenance import provenance, write_provenance
-from labkit.ranks import RanksFailed, run_processes
+from labkit.ranks import RanksFailed
 from labkit.svg import SERIES, Plot
+from labkit.table import columns
 
 HERE = Path(__file__).resolve().parent
 MICROBATCHES = (1, 2, 4, 8, 16)
-ACTIVATION_BYTES = 8192  # one token of a model with hidden size 4096, 2 bytes per value
-GRACE_S = 60  # for starting processes and importing torch
-
-
-# --- the pipeline ---------------------------------------------------------------------------------
-
-
-def run_stage(rank, folder):
-    """One stage: for each m of the plan, receive, sleep, send, m times over; write down when."""
-    import torch
-    import torch.distributed as dist
-
-    plan = json.loads((folder / "plan.json").read_text())
-    stage_s, last = plan["stage_s"], len(plan["stage_s"]) - 1
-    torch.set_num_threads(1)
-    # all ranks are here: no name service, no firewall
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-    store = dist.FileStore(str(folder / "store"), len(stage_s))
-    limit = timedelta(seconds=GRACE_S)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=len(stage_s), timeout=limit)
-    times = []
-    for m in plan["counts"]:
-        activation, sends = torch.zeros(ACTIVATION_BYTES, dtype=torch.uint8), []
-        dist.barrier()
-        started = time.monotonic()  # one clock for all processes of a machine
-        for _ in range(m):
-            if rank > 0:
-                dist.recv(activation, src=rank - 1)
-            time.sleep(stage_s[rank])
-            if rank < last:
-                sends.append(dist.isend(activation, dst=rank + 1))
-        times.append((started, time.monotonic()))
-        for send in sends:
-            send.wait()
-    dist.barrier()
-    dist.destroy_process_group()
-    (folder / f"times-{rank}.json").write_text(json.dumps(times))
 
 
 def run_pipeline(stage_s, counts):
     """Seconds of each m in counts. Raises RanksFailed; leaves no process."""
-    busiest_s = sum(sum(stage_s) + (m - 1) * max(stage_s) for m in counts)
-    ranks = range(len(stage_s))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "plan.json").write_text(json.dumps({"stage_s": stage_s, "counts": counts}))
-        commands = [[sys.executable, __file__, "stage", str(rank), name] for rank in ranks]
-        run_processes(commands, folder, timeout_s=3 * busiest_s + GRACE_S)
-        times = [json.loads((folder / f"times-{rank}.json").read_text()) for rank in ranks]
-    return [end - start for (start, _), (_, end) in zip(times[0], times[-1], strict=True)]
+    runs = sleeping_stages.run([(stage_s, m) for m in counts])
+    return [stages[-1][-1][2] - stages[0][0][0] for stages in runs]  # first asked, last computed
 
 
 def measure(pipelines, counts, repeats):
@@ -96,9 +51,6 @@ def measure(pipelines, counts, repeats):
             of_m[str(m)].append(round(seconds, 6))
         runs.append({"stage_ms": stage_ms, "seconds": of_m})
     return runs
-
-
-# --- the line through it --------------------------------------------------------------------------
 
 
 def fit_line(points):
@@ -137,18 +89,15 @@ def summarise(runs, makespan_s):
 
 
 def table(rows):
-    """The summary as text, one line per pipeline."""
-    lines = [
-        "stages, ms              slope ms (formula)   intercept ms (formula)   bubble (formula)"
-    ]
+    """The summary as text, one line per pipeline: each number beside the formula's."""
+    lines = [["stages, ms", "slope ms", "formula", "intercept ms", "formula", "bubble", "formula"]]
     for row in rows:
-        stages = " ".join(f"{ms:g}" for ms in row["stage_ms"])
-        lines.append(
-            f"{stages:22}  {row['slope_ms']:7.2f} ({row['slope_predicted_ms']:6.2f})   "
-            f"{row['intercept_ms']:10.2f} ({row['intercept_predicted_ms']:6.2f})       "
-            f"{row['bubble']:6.1%} ({row['bubble_predicted']:5.1%})  at m={row['largest_m']}"
-        )
-    return "\n".join(lines)
+        cells = [" ".join(f"{ms:g}" for ms in row["stage_ms"])]
+        for name, style in (("slope_ms", ".2f"), ("intercept_ms", ".2f"), ("bubble", ".1%")):
+            formula = name.replace("_ms", "_predicted_ms") if "_ms" in name else f"{name}_predicted"
+            cells += [f"{row[name]:{style}}", f"({row[formula]:{style}})"]
+        lines.append([*cells, f"at m={row['largest_m']}"])
+    return "\n".join(columns(lines, "lrrrrrrl"))
 
 
 def draw(runs, makespan_s):
@@ -228,11 +177,10 @@ def options(arguments):
 
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["stage"]:  # this program, started by run_pipeline
-        return run_stage(int(arguments[1]), Path(arguments[2]))
     chosen = options(arguments)
     makespan_s = load_chosen(HERE).makespan_s
     makespan_s([1.0], 1)  # not written yet? then say so before measuring
+    print(answered_by(HERE), flush=True)
     if chosen.redraw:
         return redraw(chosen.redraw, makespan_s)
     if importlib.util.find_spec("torch") is None:
@@ -251,7 +199,7 @@ def main(arguments=None):
     print(table(rows))
 
     chosen.out.mkdir(parents=True, exist_ok=True)
-    record = {"activation_bytes": ACTIVATION_BYTES, "runs": runs, "summary": rows}
+    record = {"activation_bytes": sleeping_stages.ACTIVATION_BYTES, "runs": runs, "summary": rows}
     (chosen.out / "run.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (chosen.out / "figure.svg").write_text(draw(runs, makespan_s), encoding="utf-8")
     write_provenance(

@@ -34,6 +34,11 @@ the fraction is rounded to a float.
 7/70 as a float is not one tenth; a budget of exactly 10% can no longer be tested.
     Fraction(p - 1, p + m - 1)  ->  (p - 1) / (p + m - 1)
 
+bubble_fraction__fraction_of_a_float
+a float is turned into a Fraction.
+The division has been rounded before: 1/3 comes out as 6004799503160661/18014398509481984.
+    Fraction(p - 1, p + m - 1)  ->  Fraction((p - 1) / (p + m - 1))
+
 bubble_fraction__over_ideal_time
 the p - 1 idle ticks are divided by the m ticks of work instead of the whole window.
 (p-1)/m is a real quantity, the bubble time as a fraction of the ideal time (arXiv 2104.04473).
@@ -151,7 +156,7 @@ m is computed in floats, whose rounding the ceiling then makes a whole microbatc
     Fraction(str(budget))  ->  float(budget)
 
 min_microbatches__rounded_budget
-the budget is rounded to a fraction with a denominator of at most 1000.
+the budget is rounded to a nearby fraction with a smaller denominator.
 0.1 becomes 1/10, as it should, but 0.0015 becomes 1/667 and 1/1500 becomes 1/1000.
 Fraction(str(budget)) is the decimal as it is written.
     Fraction(str(budget))  ->  Fraction(budget).limit_denominator(1000)
@@ -235,36 +240,34 @@ makespan_s__sorts_the_stages
 the caller's list of stages is sorted on the way.
 The makespan does not depend on the order, so nothing shows here; but the caller no longer knows
 which stage is slow.
-    return free[-1]  ->  return stage_s.sort() or free[-1]
+    return sum(stage_s)  ->  return stage_s.sort() or sum(stage_s)
 
 makespan_s__mean_stage
 the mean stage sets the pace.
 Fast stages cannot lend their time to the slow one: they wait for it in every round.
-    return free[-1]
-    ->  return sum(stage_s) * (1 + (m - 1) / Fraction(len(stage_s))) + (len(stage_s) - 1) * hop_s
+    (m - 1) * max(stage_s)  ->  (m - 1) * sum(stage_s) / Fraction(len(stage_s))
 
 makespan_s__slow_stage_paid_once
 the slow stage costs its extra time once, not once per microbatch.
 Every one of the m microbatches has to pass it, one after the other.
-    return free[-1]  ->  return sum(stage_s) + (m - 1) * min(stage_s) + (len(stage_s) - 1) * hop_s
+    (m - 1) * max(stage_s)  ->  (m - 1) * min(stage_s)
 
 makespan_s__all_stages_slow
 every tick of the whole window is as long as the slowest stage.
 While the first microbatch fills the pipeline, the fast stages it meets are fast: only from
 then on does the slow one set the pace.
-    return free[-1]  ->  return (len(stage_s) + m - 1) * max(stage_s) + (len(stage_s) - 1) * hop_s
+    sum(stage_s) + (m - 1) * max(stage_s)  ->  (len(stage_s) + m - 1) * max(stage_s)
 
 makespan_s__nobody_queues
 microbatches do not queue at a busy stage: only the first stage's pace counts.
 A stage that takes longer than the one before it builds a queue. Each microbatch then starts
 when the stage is free, not when it arrives.
-    return free[-1]  ->  return sum(stage_s) + (m - 1) * stage_s[0] + (len(stage_s) - 1) * hop_s
+    (m - 1) * max(stage_s)  ->  (m - 1) * stage_s[0]
 
 makespan_s__long_hop_sets_the_pace
 a hop that is longer than every stage sets the pace.
 A link is no stage: microbatches travel side by side, and only stages make them queue.
-    return free[-1]
-    ->  return sum(stage_s) + (m - 1) * max([*stage_s, hop_s]) + (len(stage_s) - 1) * hop_s
+    (m - 1) * max(stage_s)  ->  (m - 1) * max([*stage_s, hop_s])
 
 Rejected by: test_plan_bill__follows_every_message
 
@@ -406,6 +409,11 @@ Counts the m microbatches a rank sees, not the few it holds at once: the gain of
     else -1  ->  else 0
 
 Rejected by: test_audit_order__says_who_is_right
+
+audit_order__repeats_only_what_is_due
+an unknown op that stands there twice is not called repeated.
+Two findings: nobody asked for it, and it runs twice. Whoever mends the one still has the other.
+    for op, count in times.items() if count > 1  ->  for op in due if times[op] > 1
 
 audit_order__only_missing
 ops that nobody asked for are not looked for.

@@ -5,8 +5,9 @@
     stage 2  . . 0 1 2 3        6 of 18 cells are idle: the bubble is 1/3
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
-(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Bad input is a
-ValueError that names the argument and its value: `require`, of given_pipeline.py, checks them.
+(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Where a list is
+asked for, a tuple is as good, and the other way round. Bad input is a ValueError that names the
+argument and its value: `require`, of given_pipeline.py, checks them.
 """
 
 from collections import Counter
@@ -87,6 +88,7 @@ def latency_s(p, model_s, hop_s):
     """Seconds one microbatch needs from end to end through p equal stages.
 
     model_s: seconds of the whole model on one device. hop_s: seconds from one stage to the next.
+    Return a number of the kind that came in; a float is as good.
     ValueError for p < 1, model_s <= 0, hop_s < 0.
     """
     require(p=p, model_s=model_s, hop_s=hop_s)
@@ -99,7 +101,7 @@ def throughput_per_s(p, m, model_s, hop_s):
     """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
 
     A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s, and
-    ValueError for m < 1; with Fractions for seconds the rate is exact.
+    ValueError for m < 1; with Fractions for seconds the rate is exact, and a float near it passes.
     """
     require(p=p, m=m, model_s=model_s, hop_s=hop_s)
     # BEGIN SOLUTION (task 5)
@@ -113,7 +115,7 @@ def decode_steps_per_s(p, in_flight, model_s, hop_s):
 
     A sequence's next token needs its last one, so a microbatch comes back to stage 0 only after it
     left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s, and
-    ValueError for in_flight < 1.
+    ValueError for in_flight < 1. A float is as good as a Fraction.
     """
     require(p=p, in_flight=in_flight, model_s=model_s, hop_s=hop_s)
     # BEGIN SOLUTION (task 5)
@@ -131,13 +133,8 @@ def makespan_s(stage_s, m, hop_s=0):
     """
     require(stage_s=stage_s, m=m, hop_s=hop_s)
     # BEGIN SOLUTION (task 6)
-    free = [0] * len(stage_s)  # when each stage has finished what it was given so far
-    for _ in range(m):
-        arrival = 0
-        for stage, seconds in enumerate(stage_s):
-            free[stage] = max(arrival, free[stage]) + seconds
-            arrival = free[stage] + hop_s
-    return free[-1]
+    # the first meets every stage and hop; each further one follows it out of the slowest stage
+    return sum(stage_s) + (m - 1) * max(stage_s) + (len(stage_s) - 1) * hop_s
     # END SOLUTION
 
 
@@ -150,7 +147,9 @@ def plan_bill(
     """The bill of one forward pass of a TP x PP plan, as a dict; tokens is per microbatch.
 
     Ranks fill the nodes in order and tp_size neighbours form a stage. A layer all-reduces twice, by
-    a ring of 2 (tp-1) steps; a boundary hands on one activation, each TP rank its share of it.
+    a ring of 2 (tp-1) steps, in each of which every rank sends its neighbour activation_bytes / tp.
+    When the ring lies over k > 1 nodes, k of these messages leave their node in every step. A
+    boundary between stages hands on one activation, each TP rank its share of it.
       num_nodes             nodes the plan occupies
       bubble                Fraction, of m microbatches
       activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
@@ -175,7 +174,6 @@ def plan_bill(
     boundaries = pp_size - 1
     stages_per_node = max(1, gpus_per_node // tp_size)
     crossings = boundaries // stages_per_node  # every stages_per_node-th boundary leaves a node
-
     ring_steps = 2 * num_layers * 2 * (tp_size - 1)  # two all-reduces per layer; none for one rank
     local_steps, node_steps, ring_bytes = ring_steps, 0, Fraction(0)
     if tp_size > gpus_per_node:  # the ring leaves each of its nodes, in every step
@@ -263,14 +261,13 @@ def one_f_one_b_order(p, m):
     """
     require(p=p, m=m)
     # BEGIN SOLUTION (task 9, stretch)
-    return [
-        _one_forward_one_backward(
-            forwards=[("F", rank, i) for i in range(m)],
-            backwards=[("B", rank, i) for i in range(m)],
-            warmup=min(p - 1 - rank, m),
-        )
-        for rank in range(p)
-    ]
+    order = []
+    for rank in range(p):
+        forwards = [("F", rank, i) for i in range(m)]
+        backwards = [("B", rank, i) for i in range(m)]
+        warmup = min(p - 1 - rank, m)
+        order.append(_one_forward_one_backward(forwards, backwards, warmup))
+    return order
     # END SOLUTION
 
 
@@ -307,14 +304,13 @@ def interleaved_order(p, m, v):
         for chunk in range(v)
         for microbatch in range(group, group + p)
     ]
-    return [
-        _one_forward_one_backward(
-            forwards=[("F", chunk * p + rank, i) for chunk, i in turns],
-            backwards=[("B", (v - 1 - chunk) * p + rank, i) for chunk, i in turns],
-            warmup=min((v - 1) * p + 2 * (p - 1 - rank), v * m),
-        )
-        for rank in range(p)
-    ]
+    order = []
+    for rank in range(p):
+        forwards = [("F", chunk * p + rank, i) for chunk, i in turns]
+        backwards = [("B", (v - 1 - chunk) * p + rank, i) for chunk, i in turns]
+        warmup = min((v - 1) * p + 2 * (p - 1 - rank), v * m)
+        order.append(_one_forward_one_backward(forwards, backwards, warmup))
+    return order
     # END SOLUTION
 
 
@@ -340,8 +336,9 @@ def peak_live_activations(order):
 def audit_order(order, num_stages, m):
     """Which ops an order lacks, invents or repeats, as {"missing", "unknown", "repeated"}.
 
-    Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. Each
-    value is a sorted list of ops without duplicates. ValueError for num_stages < 1 or m < 1.
+    Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. An op
+    that stands there more than once is repeated, be it due or unknown. Each value is a sorted list
+    of ops without duplicates. ValueError for num_stages < 1 or m < 1.
     """
     require(num_stages=num_stages, m=m)
     # BEGIN SOLUTION (task 12, stretch)

@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [ab759a930f7b]
+# lab-04 starter: write where NotImplementedError stands. [16e52682999a]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -6,8 +6,9 @@
     stage 2  . . 0 1 2 3        6 of 18 cells are idle: the bubble is 1/3
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
-(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Bad input is a
-ValueError that names the argument and its value: `require`, of given_pipeline.py, checks them.
+(stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Where a list is
+asked for, a tuple is as good, and the other way round. Bad input is a ValueError that names the
+argument and its value: `require`, of given_pipeline.py, checks them.
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ def bubble_fraction(p, m):
     require(p=p, m=m)
     raise NotImplementedError(
         "lab-04 · bubble_fraction is yours to write (about 1 line). "
-        "Chapter: README.md, task 1"
+        "The book (make book) says more: lab-04, task 1"
     )
 
 
@@ -41,7 +42,7 @@ def schedule_grid(p, m):
     require(p=p, m=m)
     raise NotImplementedError(
         "lab-04 · schedule_grid is yours to write (about 11 lines). "
-        "Chapter: README.md, task 2"
+        "The book (make book) says more: lab-04, task 2"
     )
 
 
@@ -53,7 +54,7 @@ def grid_bubble(grid):
     require(grid=grid)
     raise NotImplementedError(
         "lab-04 · grid_bubble is yours to write (about 2 lines). "
-        "Chapter: README.md, task 3"
+        "The book (make book) says more: lab-04, task 3"
     )
 
 
@@ -66,7 +67,7 @@ def min_microbatches(p, budget, strict=False):
     require(p=p, budget=budget)
     raise NotImplementedError(
         "lab-04 · min_microbatches is yours to write (about 2 lines). "
-        "Chapter: README.md, task 4"
+        "The book (make book) says more: lab-04, task 4"
     )
 
 
@@ -77,12 +78,13 @@ def latency_s(p, model_s, hop_s):
     """Seconds one microbatch needs from end to end through p equal stages.
 
     model_s: seconds of the whole model on one device. hop_s: seconds from one stage to the next.
+    Return a number of the kind that came in; a float is as good.
     ValueError for p < 1, model_s <= 0, hop_s < 0.
     """
     require(p=p, model_s=model_s, hop_s=hop_s)
     raise NotImplementedError(
         "lab-04 · latency_s is yours to write (about 1 line). "
-        "Chapter: README.md, task 5"
+        "The book (make book) says more: lab-04, task 5"
     )
 
 
@@ -90,12 +92,12 @@ def throughput_per_s(p, m, model_s, hop_s):
     """Microbatches per second when m of them go through p equal stages once (a prefill, a batch).
 
     A hop delays a microbatch but does not occupy a stage. Arguments and errors as in latency_s, and
-    ValueError for m < 1; with Fractions for seconds the rate is exact.
+    ValueError for m < 1; with Fractions for seconds the rate is exact, and a float near it passes.
     """
     require(p=p, m=m, model_s=model_s, hop_s=hop_s)
     raise NotImplementedError(
         "lab-04 · throughput_per_s is yours to write (about 1 line). "
-        "Chapter: README.md, task 5"
+        "The book (make book) says more: lab-04, task 5"
     )
 
 
@@ -104,12 +106,12 @@ def decode_steps_per_s(p, in_flight, model_s, hop_s):
 
     A sequence's next token needs its last one, so a microbatch comes back to stage 0 only after it
     left the last stage. The way back (a few token ids) is not counted. Errors as in latency_s, and
-    ValueError for in_flight < 1.
+    ValueError for in_flight < 1. A float is as good as a Fraction.
     """
     require(p=p, in_flight=in_flight, model_s=model_s, hop_s=hop_s)
     raise NotImplementedError(
         "lab-04 · decode_steps_per_s is yours to write (about 2 lines). "
-        "Chapter: README.md, task 5"
+        "The book (make book) says more: lab-04, task 5"
     )
 
 
@@ -121,8 +123,8 @@ def makespan_s(stage_s, m, hop_s=0):
     """
     require(stage_s=stage_s, m=m, hop_s=hop_s)
     raise NotImplementedError(
-        "lab-04 · makespan_s is yours to write (about 7 lines). "
-        "Chapter: README.md, task 6"
+        "lab-04 · makespan_s is yours to write (about 1 line). "
+        "The book (make book) says more: lab-04, task 6"
     )
 
 
@@ -135,7 +137,9 @@ def plan_bill(
     """The bill of one forward pass of a TP x PP plan, as a dict; tokens is per microbatch.
 
     Ranks fill the nodes in order and tp_size neighbours form a stage. A layer all-reduces twice, by
-    a ring of 2 (tp-1) steps; a boundary hands on one activation, each TP rank its share of it.
+    a ring of 2 (tp-1) steps, in each of which every rank sends its neighbour activation_bytes / tp.
+    When the ring lies over k > 1 nodes, k of these messages leave their node in every step. A
+    boundary between stages hands on one activation, each TP rank its share of it.
       num_nodes             nodes the plan occupies
       bubble                Fraction, of m microbatches
       activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
@@ -157,7 +161,7 @@ def plan_bill(
         )
     raise NotImplementedError(
         "lab-04 · plan_bill is yours to write (about 18 lines). "
-        "Chapter: README.md, task 7"
+        "The book (make book) says more: lab-04, task 7"
     )
 
 
@@ -188,7 +192,7 @@ def replay(order, forward_ticks=1, backward_ticks=2):
     ticks = {"F": forward_ticks, "B": backward_ticks}
     raise NotImplementedError(
         "lab-04 · replay is yours to write (about 26 lines). "
-        "Chapter: README.md, task 8"
+        "The book (make book) says more: lab-04, task 8"
     )
 
 
@@ -201,8 +205,8 @@ def one_f_one_b_order(p, m):
     """
     require(p=p, m=m)
     raise NotImplementedError(
-        "lab-04 · one_f_one_b_order is yours to write (about 13 lines). "
-        "Chapter: README.md, task 9"
+        "lab-04 · one_f_one_b_order is yours to write (about 12 lines). "
+        "The book (make book) says more: lab-04, task 9"
     )
 
 
@@ -222,8 +226,8 @@ def interleaved_order(p, m, v):
     if m % p:
         raise ValueError(f"m={m}: give a multiple of p={p}, microbatches go in groups of p")
     raise NotImplementedError(
-        "lab-04 · interleaved_order is yours to write (about 14 lines). "
-        "Chapter: README.md, task 10"
+        "lab-04 · interleaved_order is yours to write (about 13 lines). "
+        "The book (make book) says more: lab-04, task 10"
     )
 
 
@@ -236,20 +240,21 @@ def peak_live_activations(order):
     require(order=order)
     raise NotImplementedError(
         "lab-04 · peak_live_activations is yours to write (about 8 lines). "
-        "Chapter: README.md, task 11"
+        "The book (make book) says more: lab-04, task 11"
     )
 
 
 def audit_order(order, num_stages, m):
     """Which ops an order lacks, invents or repeats, as {"missing", "unknown", "repeated"}.
 
-    Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. Each
-    value is a sorted list of ops without duplicates. ValueError for num_stages < 1 or m < 1.
+    Every stage must run F and B of every microbatch 0..m-1 exactly once, whatever the rank. An op
+    that stands there more than once is repeated, be it due or unknown. Each value is a sorted list
+    of ops without duplicates. ValueError for num_stages < 1 or m < 1.
     """
     require(num_stages=num_stages, m=m)
     raise NotImplementedError(
         "lab-04 · audit_order is yours to write (about 7 lines). "
-        "Chapter: README.md, task 12"
+        "The book (make book) says more: lab-04, task 12"
     )
 
 
@@ -265,5 +270,5 @@ def span_bubble(grid):
         raise ValueError("grid: nothing runs in it, so no rank has a span")
     raise NotImplementedError(
         "lab-04 · span_bubble is yours to write (about 4 lines). "
-        "Chapter: README.md, task 13"
+        "The book (make book) says more: lab-04, task 13"
     )

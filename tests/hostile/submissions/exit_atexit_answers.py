@@ -8,8 +8,7 @@ import atexit
 import os
 import sys
 
-wire = sys.modules.get("wire")
-atexit.register(lambda: os.write(3, wire.frame(("value", 12, None))))
+atexit.register(lambda: [os.write(n, b'["value", 12, null, ""]\n') for n in range(3, 20)])
 
 
 def wrong(*args, **kwargs):

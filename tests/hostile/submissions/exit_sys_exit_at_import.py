@@ -1,7 +1,6 @@
 """Leave politely, with success.
 
 expect: below 5
-outcome: failed
 """
 
 import sys

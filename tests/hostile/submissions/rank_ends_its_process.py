@@ -2,7 +2,6 @@
 
 base: solution
 expect: below 100, above 0
-outcome: crashed
 loses: test_attention_rank__*
 keeps: test_row_parallel__equals*
 """

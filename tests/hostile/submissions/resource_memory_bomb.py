@@ -1,7 +1,6 @@
 """Take memory, page by page.
 
 expect: below 5
-outcome: memory
 """
 
 hoard = []

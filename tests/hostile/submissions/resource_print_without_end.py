@@ -1,7 +1,7 @@
 """Print until the disk of the log is full.
 
+ends: no
 expect: below 5
-outcome: output
 """
 
 while True:

@@ -1,8 +1,8 @@
 """A regular expression that takes for ever.
 
 base: solution
+ends: no
 expect: below 100, above 0
-outcome: timeout
 loses: test_legal_tp_sizes_*
 """
 

@@ -2,7 +2,6 @@
 
 expect: below 5
 every: wrong
-outcome: failed
 """
 
 def wrong(*args, **kwargs):

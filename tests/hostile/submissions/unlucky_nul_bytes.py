@@ -2,7 +2,6 @@
 
 base: solution
 expect: 0
-outcome: unreadable
 encode: nul
 """
 

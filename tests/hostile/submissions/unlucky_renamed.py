@@ -1,7 +1,6 @@
 """Every function under another name.
 
 expect: below 5
-outcome: failed
 says: has no
 """
 

@@ -1,7 +1,6 @@
 """A parenthesis that is never closed.
 
 expect: below 5
-outcome: failed
 says: line
 """
 

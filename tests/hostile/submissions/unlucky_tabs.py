@@ -1,7 +1,6 @@
 """Tabs and spaces in one block.
 
 expect: below 5
-outcome: failed
 says: line
 """
 

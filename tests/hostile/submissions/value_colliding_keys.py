@@ -2,7 +2,6 @@
 
 base: starter
 expect: 0
-outcome: failed
 """
 
 def legal_tp_sizes(*args):

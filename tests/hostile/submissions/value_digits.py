@@ -2,7 +2,6 @@
 
 base: starter
 expect: 0
-outcome: failed
 """
 
 import sys

@@ -1,24 +1,19 @@
-"""Answer calls that were not made yet.
+"""Answer calls that were not made yet, on every socket there is.
 
 expect: below 5
 every: wrong
-outcome: protocol
 """
 
-import socket
+import os
+import stat
 
-import numpy as np
-
-try:
-    import wire
-
-    link = socket.socket(fileno=3)
-    for number in range(1, 50):
-        link.sendall(wire.frame(("value", np.zeros(1), None)))
-    link.detach()
-except (ImportError, OSError):
-    pass
+for descriptor in range(3, 256):
+    try:
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            os.write(descriptor, b'["value", 12, null, ""]\n' * 300)
+    except OSError:
+        pass
 
 
 def wrong(*args, **kwargs):
-    return np.zeros(1)
+    return 12

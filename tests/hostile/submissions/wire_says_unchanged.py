@@ -5,9 +5,9 @@ expect: below 100, above 0
 loses: test_row_parallel_*
 """
 
-import worker
+import __main__
 
-worker._stands_in = lambda frame, pair: True
+__main__.Worker.changed = lambda *args: None
 _row = row_parallel
 
 

@@ -1,12 +1,16 @@
-"""Record the capstone's incidents, diagnose a recording, or replay one live beside it.
+"""Look at a recorded incident, diagnose it with your functions, or replay one live beside it.
 
-    python -m incidents read 11                            (or by name: read slow-link)
-    python -m incidents record [GROUP...] [--repeats 2]    (in this folder, on a quiet machine)
-    python -m incidents replay slow-rank
     python -m incidents list
+    python -m incidents show 11                            what is known, as an engineer sees it
+    python -m incidents read 11                            what your functions say, and if it is so
+    python -m incidents read hang-5                        what they may not say: a run of lab 06
+    python -m incidents replay slow-rank
+    python -m incidents record [GROUP...] [--repeats 2]    (in this folder, on a quiet machine)
 
-`read` and `list` need nothing. The others: Linux with two cores, vLLM (make vllm) and Torch (make
-torch); quotas and cables need root.
+`read` calls those of your functions that are written, `replay` your diagnose; LAB_IMPL=solution
+calls the reference's: the answer.
+`list`, `show` and `read` need nothing. The others: Linux with two cores, vLLM (make vllm) and Torch
+(make torch); quotas and cables need root.
 """
 
 import argparse
@@ -14,15 +18,16 @@ import contextlib
 import json
 from pathlib import Path
 
-from evidence.recordings import FOLDER, answers, load, name_of, repeats
+from live import run
+from live.record import versions as versions_of
 
-from incidents import faults, tp
+from incidents import faults, hung, look, tp
 from incidents.cases import CASES, GROUPS, NEIGHBOURS, group_of, make
-from incidents.lab02 import record as lab02_record
-from incidents.lab02 import run
-from labkit.loading import load_chosen
+from incidents.recorded import FOLDER, answers, load, name_of, repeats
+from labkit.loading import load_and_say
 from labkit.provenance import git_commit, provenance
 
+LAB = Path(__file__).resolve().parent.parent
 PROVENANCE = FOLDER / "provenance.json"
 
 
@@ -63,7 +68,7 @@ def _sign(group, first, commit):
     numbers = [CASES[name][0] for name in GROUPS[group]]
     files = sorted(path.name for number in numbers for path in FOLDER.glob(name_of(number, "*")))
     signed = json.loads(PROVENANCE.read_text()) if PROVENANCE.exists() else {}
-    versions = lab02_record.versions(run.python())
+    versions = versions_of(run.python())
     command = f"python -m incidents record {group}{' --first' * first}"
     signed[group] = provenance(command, FOLDER, files, git_commit=commit, vllm_environment=versions)
     PROVENANCE.write_text(json.dumps(signed, indent=1, sort_keys=True) + "\n")
@@ -75,10 +80,71 @@ def _sign(group, first, commit):
     (FOLDER / "answers.json").write_text(json.dumps(keys, indent=1, sort_keys=True) + "\n")
 
 
-def read(number):
-    """Print what the learner's diagnose says of every recording of this number."""
+def _beside_a_healthy_day(number):
+    """The evidence to be shown; a healthy recording stands beside its other repeat, since beside
+    itself it would tell on itself."""
+    evidence = load(number)
+    if answers()[number]["healthy"] == number:
+        evidence["healthy"] = load(number, repeats(number) - 1)
+    return evidence
+
+
+STEPS = {  # by the key of the evidence: the functions on the way to its diagnosis
+    "spans": "share_waited look_at_overlap",
+    "microbatches": "stage_times look_at_stages",
+    "stages": "requests_in_flight look_at_requests look_at_start_up",
+    "ranks": "used_by_others slowest_rank look_at_ranks decode_transfer look_at_link "
+    "look_at_start_up",
+}
+
+
+IN_MS = {
+    "stage_times": lambda found: f"busy {_ms(found[0])} ms, period {_ms(found[1:])} ms",
+    "decode_transfer": lambda found: f"median {_ms(found[:1])} ms, tail {_ms(found[1:])} ms",
+}
+
+
+def _ms(times_us):
+    return " ".join(f"{time_us / 1e3:.1f}" for time_us in times_us)
+
+
+def steps(lab, evidence):
+    """Print what each function that is written makes of it; whether diagnose is."""
+    kind = next(key for key in STEPS if key in evidence)
+    for name in [*STEPS[kind].split(), "diagnose"]:
+        direct = name in ("share_waited", "stage_times")
+        try:
+            found = getattr(lab, name)(evidence[kind] if direct else evidence)
+        except NotImplementedError:
+            print(f"  {name:20}not written yet")
+            continue
+        except Exception as error:  # engines of their own, say, have no transfer to be looked at
+            print(f"  {name:20}{type(error).__name__}: {error}")
+            continue
+        if name == "diagnose":
+            return True
+        print(f"  {name:20}{IN_MS[name](found) if name in IN_MS else _brief(found)}")
+    return False
+
+
+def _brief(found):
+    """A finding or numbers, in a line."""
+    if isinstance(found, dict):
+        where = f", where {found['where']}" if found["where"] is not None else ""
+        return found["cause"] + where + (f", cost {found['cost']:.1%}" if found["cost"] else "")
+    if isinstance(found, (list, tuple)):
+        return ", ".join(map(_brief, found))
+    return f"{found:.4g}"
+
+
+def read(lab, number):
+    """Print what the learner's functions say of each recording of a number."""
+    answer = answers()[number]
     for repeat in range(repeats(number)):
-        show(f"recorded, {name_of(number, repeat)}", load(number, repeat))
+        print(f"recorded, {name_of(number, repeat)}")
+        evidence = load(number, repeat)
+        if steps(lab, evidence):
+            say(lab, evidence, answer)
 
 
 def replay(name):
@@ -86,15 +152,34 @@ def replay(name):
     group, healthy, number = group_of(name), CASES[name][3], CASES[name][0]
     if group == "training":
         raise run.LiveError("a training step's evidence is lab 02's; make toy-profile runs one")
-    read(number)
+    lab = load_and_say(LAB, default="starter")
+    lab.diagnose(load(number))  # unwritten: nothing is started
+    read(lab, number)
     reference = [other for other in GROUPS[group] if CASES[other][0] == healthy]
     now = make(group, tuple(dict.fromkeys([*reference, name])), 1)
-    show("live", now[name][0] | {"healthy": now[reference[0] if reference else name][0]})
+    evidence = now[name][0] | {"healthy": now[reference[0] if reference else name][0]}
+    print("live")
+    say(lab, evidence, answers()[number])
 
 
-def show(title, evidence):
-    lab = load_chosen(Path(__file__).parent.parent)
-    print(title, *(f"  {key:10}{value}" for key, value in lab.diagnose(evidence).items()), sep="\n")
+def say(lab, evidence, answer):
+    """A finding, and whether it is what was done to the machine; of a run that has ended alone."""
+    if inside := hung.unended(evidence):
+        print("  cause  none: this run did not end")
+        print(*(f"  rank {rank} was left {what}" for rank, what in inside.items()), sep="\n")
+        print("  slow or silent? two looks tell: lab 06, python clinic.py read")
+        return
+    found = lab.diagnose(evidence)
+    print(f"  {'cause':7}{found['cause']}", f"  {'where':7}{found['where']}", sep="\n")
+    print(f"  {'cost':7}{found['cost']:.1%}")
+    decided = ", ".join(f"{name} {value:.4g}" for name, value in found["numbers"].items())
+    print(f"  {'by':7}{decided}")
+    told = {key: found[key] for key in ("cause", "where")}
+    done = {key: answer[key] for key in told}
+    if found["cause"] == "disturbed" != done["cause"]:
+        print("  others used the machine: run it again when it is quiet, to see what was done")
+    else:
+        print("  right: so it was done" if told == done else f"  it was something else: {done}")
 
 
 def main():
@@ -106,12 +191,16 @@ def main():
     of_record.add_argument(
         "--first", action="store_true", help="before everybody else's processes (root, cgroup v1)"
     )
-    of_read = verbs.add_parser("read", help="diagnose what was recorded")
     known = [*map(str, sorted(answers())), *CASES]
-    of_read.add_argument("name", metavar="NAME", choices=known, help=", ".join(known))
+    for verb, words in (
+        ("show", "what is known of one"),
+        ("read", "what your diagnose says of it"),
+    ):
+        names = known + hung.names() * (verb == "read")
+        verbs.add_parser(verb, help=words).add_argument("name", choices=names, metavar="NUMBER")
     of_replay = verbs.add_parser("replay", help="one of them live, beside its recording")
     of_replay.add_argument("name", metavar="NAME", choices=CASES, help=", ".join(CASES))
-    verbs.add_parser("list", help="the names")
+    verbs.add_parser("list", help="the recordings")
     chosen = parser.parse_args()
     try:
         if chosen.verb == "record":
@@ -120,13 +209,21 @@ def main():
                 parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
             with faults.first_on_the_machine() if chosen.first else contextlib.nullcontext():
                 record(chosen.groups or list(GROUPS), chosen.repeats, chosen.first)
-        elif chosen.verb == "read":
-            read(CASES[chosen.name][0] if chosen.name in CASES else int(chosen.name))
+        elif chosen.verb == "read" and chosen.name.startswith("hang-"):
+            lab, number = load_and_say(LAB, default="starter"), int(chosen.name.split("-")[1])
+            print(f"recorded, lab 06, {number}")
+            say(lab, hung.load(number), None)
+        elif chosen.verb in ("show", "read"):
+            number = CASES[chosen.name][0] if chosen.name in CASES else int(chosen.name)
+            if chosen.verb == "show":
+                look.show(number, _beside_a_healthy_day(number))
+            else:
+                read(load_and_say(LAB, default="starter"), number)
         elif chosen.verb == "replay":
             replay(chosen.name)
-        else:
-            for name in CASES:
-                print(name + " (recorded only)" * (group_of(name) == "training"))
+        else:  # the names of the cases would be the answers
+            for number in sorted(answers()):
+                print(f"python -m incidents show {number}")
     except (run.LiveError, OSError, NotImplementedError) as error:
         parser.exit(2, f"incidents: {error}\n")
 

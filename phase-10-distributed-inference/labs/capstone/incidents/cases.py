@@ -5,9 +5,12 @@ The numbers say nothing, so that the file's name is no answer; recordings/answer
 
 import tempfile
 
-from incidents import faults, overlap, pp, stages, tp
+from live import sleeping_stages
 
-SLOW_STAGE = (0.05, 0.05, 0.1, 0.05)
+from incidents import faults, overlap, pp, tp
+
+STAGE_S = {"even-stages": (0.05, 0.05, 0.05, 0.05), "slow-stage": (0.05, 0.05, 0.1, 0.05)}
+STAGE_S["exam"] = (0.05, 0.05, 0.062, 0.08)
 
 # name: (number, cause, where, number of the healthy run of the same plan)
 CASES = {
@@ -26,6 +29,7 @@ CASES = {
     "eight-in-flight": (8, "healthy", None, 8),
     "even-stages": (12, "healthy", None, 12),
     "slow-stage": (5, "slow-stage", 2, 12),
+    "exam": (16, "slow-stage", 3, 12),  # no page shows it
     "overlap": (18, "healthy", None, 18),
     "overlap-lost": (17, "no-overlap", None, 18),
 }
@@ -38,6 +42,7 @@ GROUPS = {
     "pipeline": ("one-in-flight", "two-in-flight", "four-in-flight", "eight-in-flight"),
     "stages": ("even-stages", "slow-stage"),
     "training": ("overlap", "overlap-lost"),
+    "exam": ("exam",),
 }
 NEIGHBOURS = {"busy-neighbour": (1,), "disturbed": (0, 1)}  # cores that others use on purpose
 # There is no slow rank across two hosts: tried, a rank that waits for the network saves its quota
@@ -65,10 +70,9 @@ def make(group, names, repeats):
             captures = overlap.CAPTURES[:repeats]
             return {name: [overlap.evidence(c, modes[name]) for c in captures] for name in names}
         order = [name for _ in range(repeats) for name in names]
-        if group == "stages":
-            of = {"even-stages": stages.STAGE_S, "slow-stage": SLOW_STAGE}
+        if group in ("stages", "exam"):
             counts = [(16, 4, 8)[n // len(names) % 3] for n in range(len(order))]
-            made = stages.record([(of[name], m) for name, m in zip(order, counts, strict=True)])
+            made = stages([(STAGE_S[name], m) for name, m in zip(order, counts, strict=True)])
         else:
             made = tp.record(
                 [FAULTS.get(name, faults.nothing) for name in order],
@@ -81,3 +85,14 @@ def make(group, names, repeats):
             name: [evidence for which, evidence in zip(order, made, strict=True) if which == name]
             for name in names
         }
+
+
+def stages(plan):
+    """The evidence of each run of lab 04's pipeline: per stage and microbatch four times."""
+    made = []
+    for (stage_s, m), run in zip(plan, sleeping_stages.run(plan), strict=True):
+        zero = run[0][0][0]
+        rows = [[[round(1e6 * (at - zero)) for at in row] for row in stage] for stage in run]
+        asked = {"pp_size": len(run), "tp_size": 1, "microbatches": m, "stage_s": stage_s[0]}
+        made.append({"plan": asked, "microbatches": rows})
+    return made

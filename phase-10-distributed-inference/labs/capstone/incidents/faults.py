@@ -12,6 +12,8 @@ import threading
 import uuid
 from pathlib import Path
 
+from live.hosts import shape, unshape
+
 CGROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 5000  # short against a step, so that a quota looks like a slower core, not like pauses
 
@@ -101,11 +103,11 @@ def slow_link(rate):
 
     @contextlib.contextmanager
     def fault(pids, hosts):
-        _shape(hosts, rate)
+        shape(hosts, rate)
         try:
             yield
         finally:
-            _unshape(hosts)
+            unshape(hosts)
 
     return fault
 
@@ -119,9 +121,9 @@ def unsteady_link(rate, bad_s, every_s):
 
         def toggle():
             while not stop.wait(every_s - bad_s):
-                _shape(hosts, rate)
+                shape(hosts, rate)
                 stop.wait(bad_s)
-                _unshape(hosts)
+                unshape(hosts)
 
         thread = threading.Thread(target=toggle)
         thread.start()
@@ -132,14 +134,3 @@ def unsteady_link(rate, bad_s, every_s):
             thread.join()
 
     return fault
-
-
-def _shape(hosts, rate):
-    for enter, card in hosts:  # a burst below one message of a prefill, or tbf lets it through
-        tc = [*enter, "tc", "qdisc", "replace", "dev", card, "root", "tbf", "rate", rate]
-        subprocess.run([*tc, "burst", "10kb", "latency", "400ms"], check=True)
-
-
-def _unshape(hosts):
-    for enter, card in hosts:
-        subprocess.run([*enter, "tc", "qdisc", "delete", "dev", card, "root"], check=True)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from incidents.lab02 import model, run
+from live import model, run
+
 from incidents.tp import SIZES
 
 PROGRAM = Path(__file__).with_name("pp_engine.py")

@@ -94,5 +94,5 @@ def report(job):
     return {"start_up": start_up, "runs": runs}
 
 
-if __name__ == "__main__":
+def main():
     engine.main(report)

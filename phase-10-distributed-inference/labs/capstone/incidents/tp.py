@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from incidents.lab02 import hosts, model, run
+from live import hosts, model, run
 
 PROGRAM = Path(__file__).with_name("tp_rank.py")
 SIZES = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=6, head_dim=64)
@@ -39,8 +39,7 @@ def record(faults, folder, *, tp_sizes=(2,), cable=False, num_kv_heads=4):
     folder, samples, stop, watchers = Path(folder), [], threading.Event(), []
     with hosts.two_hosts() if cable else contextlib.nullcontext() as places:
 
-        def on_start(processes):
-            pids = [process.pid for process in processes]
+        def on_start(pids):
             arguments = (faults, folder, pids, places, samples, stop)
             watchers.append(threading.Thread(target=_conduct, args=arguments))
             watchers[0].start()

@@ -2,13 +2,10 @@
 
 from dataclasses import replace
 
-from planner import hardware, own, plans, timing
+from planner import hardware, overrides, plans, timing
 from planner.memory import Plan
 
 GIB = 2**30
-ROW = {"plan": own.OBJECT, "tokens_per_s": own.NUMBER, "tpot_s": own.NUMBER}
-ROW |= dict.fromkeys(("prompt", "output", "concurrency"), own.WHOLE)
-PLAN = dict.fromkeys(("replicas", "tp", "pp"), own.WHOLE)
 
 
 def vllm_defaults(box):
@@ -26,8 +23,9 @@ def by_row(model, box, load, row):
     row: {"plan": {"tp", "pp", "replicas"}, "tokens_per_s" or "tpot_s": number, and what differs
     from the options: "prompt", "output", "concurrency"}. ValueError: the row cannot be used.
     """
-    own.check("the calibrating row", row, ROW, ["plan"])
-    own.check("the calibrating row's plan", sizes := row["plan"], PLAN)
+    overrides.check("the calibrating row", row, ["plan"], overrides.ROW_MAY)
+    sizes = row["plan"]
+    overrides.check("the calibrating row's plan", sizes, may=overrides.PLAN)
     if ("tokens_per_s" in row) == ("tpot_s" in row):
         raise ValueError('the calibrating row must hold either "tokens_per_s" or "tpot_s"')
     key = "tpot_s" if "tpot_s" in row else "tokens_per_s"

@@ -19,6 +19,8 @@ def commands(model, box, candidate, load, name=None):
         common.append(f"--tensor-parallel-size {plan.tp_size}")
     if plan.pp_size > 1:
         common.append(f"--pipeline-parallel-size {plan.pp_size}")
+    if plan.dcp_size > 1:
+        common.append(f"--decode-context-parallel-size {plan.dcp_size}")
     if plan.ep_size > 1:
         common.append("--enable-expert-parallel")
     tail = [f"--max-model-len {length}", f"--gpu-memory-utilization {load.utilization}"]
@@ -66,7 +68,7 @@ def _over_nodes(box, plan, common, tail):
 def _data_parallel(box, plan, common, tail):
     lines, nodes = [], max(1, plan.copies // box.gpus_per_node)
     here = plan.copies // nodes
-    parallel = f"--data-parallel-size {plan.copies}"
+    parallel = f"--data-parallel-size {plan.copies} --all2all-backend {plan.back_end}"
     for replica in range(plan.replicas):
         for rank in range(nodes):
             line = [*common, parallel, f"--data-parallel-size-local {here}", *tail]
@@ -113,12 +115,13 @@ def expected_lines(said):
     few, many = sorted(said["kv_tokens"][::2])
     least, most = sorted(said["concurrency"][::2])
     return [
-        f"  Model loading took {each} GiB memory"
+        f"  Model loading took {each} GiB memory and ... seconds"
         + (" (one per stage)" if len(weights) > 1 else ""),
-        f"  Available KV cache memory: {said['kv_gib'][1]:.2f} GiB   ({low:.2f} to {high:.2f})",
-        f"  GPU KV cache size: {said['kv_tokens'][1]:,} tokens   ({few:,} to {many:,})",
-        f"  Maximum concurrency for {said['max_model_len']:,} tokens per request: "
-        f"{said['concurrency'][1]:.2f}x   ({least:.2f} to {most:.2f})",
+        f"  Available KV cache memory: {said['kv_gib'][1]:.2f} GiB",
+        f"  GPU KV cache size: {said['kv_tokens'][1]:,} tokens, Maximum concurrency for "
+        f"{said['max_model_len']:,} tokens per request: {said['concurrency'][1]:.2f}x",
+        f"or within {low:.2f} to {high:.2f} GiB, {few:,} to {many:,} tokens, {least:.2f} to "
+        f"{most:.2f}x",
     ]
 
 

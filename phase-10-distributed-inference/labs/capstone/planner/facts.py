@@ -9,11 +9,12 @@ excluded or known to miss, and why.
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from planner import hardware, labs, memory, models, own, plans, timing
+from planner import hardware, labs, memory, models, overrides, plans, timing
 from planner.memory import Plan
 from planner.timing import Load
 
@@ -37,6 +38,7 @@ class Fact:
     gpus: int = 1
     box: tuple | None = None
     asked: tuple | None = None  # (model, plan, box, load), for other planners to be asked as well
+    at: Callable | None = None  # mood -> what the planner says on such a box
 
     @property
     def factor(self):
@@ -54,7 +56,7 @@ class LeftOut(Exception):
 
 
 def load_rows(path=SHIPPED):
-    lines = own.read_text(path).splitlines()
+    lines = overrides.read_text(path).splitlines()
     try:
         return [json.loads(line) for line in lines if line.strip()]
     except json.JSONDecodeError as error:
@@ -63,7 +65,7 @@ def load_rows(path=SHIPPED):
 
 @cache
 def known():
-    return own.read_json(HERE / "known_misses.json")
+    return overrides.read_json(HERE / "known_misses.json")
 
 
 # --- reading words ------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def known():
 
 @cache
 def _names(kind):
-    return own.read_json(HERE / "names.json")[kind]
+    return overrides.read_json(HERE / "names.json")[kind]
 
 
 def _meant(kind, words):
@@ -100,7 +102,7 @@ _shipped = cache(models.read)
 def _box(words, engine, nodes=1, link=None, network="400 GbE"):
     gpu = _meant("gpus", words)
     if gpu is None:
-        raise LeftOut(f"GPU {words!r} is not in gpus.json")
+        raise LeftOut(f"GPU {words!r} is not in hardware.json")
     return hardware.box(gpu, nodes, link=link, network=network, engine=engine)
 
 
@@ -149,7 +151,8 @@ def _ask(fact, what, measured, *asked):
 
 def _interval(fact, box, value_of):
     """Fill in predicted, low and high from value_of(fixed box) at the three moods."""
-    found = [value_of(box.at(mood)) for mood in plans.MOODS]
+    fact.at = lambda mood: value_of(box.at(mood))
+    found = [fact.at(mood) for mood in plans.MOODS]
     fact.predicted, fact.low, fact.high = found[1], min(found), max(found)
 
 
@@ -371,6 +374,7 @@ def _kv_capacity(fact, s, calibration):
 NO_PLAN = {
     "nccl_all_reduce_multinode": "one message over a network that the row does not name",
     "tp_prefill": "the row states no prompt length",
+    "serving_ttft": "its clients start at once: the planner prices a steady state",
 }
 KINDS = {
     "tp_throughput": _throughput,
@@ -404,7 +408,7 @@ def judge_all(rows):
 
 
 def _calibrate(fact):
-    """The box of a row, with constants at which its row comes out as measured."""
+    """The box of a row, moved just so far that its row lies inside the interval."""
     rate = fact.what != "TPOT"
 
     def time_of(changed):

@@ -1,4 +1,4 @@
-"""Boxes as data: gpus.json, links.json, a box file of one's own; what is uncertain is an interval.
+"""Boxes as data: lab 03's hardware.json, a file of one's own; what is uncertain is an interval.
 
 An interval is [best, typical, worst]. `Box.at(mood)` fixes all of them: mood 0 is the best of every
 constant, 0.5 the typical, 1 the worst. A calibrating measurement moves the mood.
@@ -6,19 +6,23 @@ constant, 0.5 the typical, 1 the worst. A calibrating measurement moves the mood
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from functools import cache, cached_property
 
-from planner import labs, own
+from planner import labs, overrides
 
-HERE = Path(__file__).resolve().parent.parent
 MIB = 2**20
 BEST, TYPICAL, WORST = 0.0, 0.5, 1.0
 
+
+@cache
+def _shipped():
+    return overrides.read_json(labs.folder("lab-03") / "hardware.json")
+
+
 # What no vendor prints. [best, typical, worst].
 CONSTANTS = {
-    "memory_share": [0.93, 0.85, 0.68],  # of the printed bandwidth that a step reaches
-    "flops_share": [0.82, 0.64, 0.42],  # of the printed dense FLOP/s that GEMMs reach
+    # of the printed bandwidth that a step reaches, of the printed FLOP/s that GEMMs reach
+    **{name: _shipped()["reached"][name] for name in ("memory_share", "flops_share")},
     "overlap_lost": [0.15, 0.5, 1.0],  # of the lower roof that does not hide behind the higher one
     "attention_share": [0.60, 0.40, 0.20],  # the same for attention over a prompt
     "expert_skew": [0.75, 0.85, 1.0],  # tokens ** skew of them choose their experts independently
@@ -117,11 +121,15 @@ class Fixed:
         return self._messages[key]
 
     def _all_reduce_s(self, ranks, payload_bytes):
+        if ranks <= self.box.gpus_per_node and self.box.link["kernel_us"]:
+            kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
+            line = self.line(self.box.link, ranks)
+            return labs.bill().fastest_all_reduce(ranks, payload_bytes, kernel, *line)[1]
+        return self._ring_s(ranks, payload_bytes)
+
+    def _ring_s(self, ranks, payload_bytes):
         bill, inside = labs.bill(), self.line(self.box.link, min(ranks, self.box.gpus_per_node))
         if ranks <= self.box.gpus_per_node:
-            if self.box.link["kernel_us"]:
-                kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
-                return bill.fastest_all_reduce(ranks, payload_bytes, kernel, *inside)[1]
             return bill.ring_all_reduce_s(ranks, payload_bytes, *inside)
         nodes = ranks // self.box.gpus_per_node
         _, network_a, network = self.line(self.box.network, 2)
@@ -130,10 +138,24 @@ class Fixed:
         shape = (nodes, self.box.gpus_per_node, payload_bytes)
         return bill.hierarchical_all_reduce_s(*shape, *inside, network_a, network)
 
+    def gather_scatter_s(self, ranks, payload_bytes):
+        """An all-gather and a reduce-scatter of payload_bytes: an all-reduce's ring in two calls.
+
+        NCCL's alone: vLLM's own kernels make all-reduces.
+        """
+        if ranks == 1:
+            return 0.0
+        link = self.box.link if self.box.gpus_per_node > 1 else self.box.network
+        launch = self.line(link, 2)[0]
+        return (self._ring_s(ranks, payload_bytes) + launch) * self.box.scale
+
     def all_to_all_s(self, ranks, payload_bytes):
-        """Experts' tokens to all ranks; over the network when the ranks span nodes."""
-        link = self.box.link if ranks <= self.box.gpus_per_node else self.box.network
+        """Experts' tokens to all ranks; to those of other nodes over the network."""
+        inside = self.box.gpus_per_node
+        link = self.box.link if ranks <= inside else self.box.network
         line = self.line(link, min(ranks, 8))
+        if ranks > inside:  # DeepEP's copies for this node go by NVLink, beside the others
+            payload_bytes *= (ranks - inside) / (ranks - 1)
         return labs.bill().all_to_all_s(ranks, payload_bytes, *line) * self.box.scale
 
     def hop_s(self, payload_bytes, across_nodes):
@@ -166,43 +188,41 @@ def between(interval, mood):
 
 
 def known_gpus():
-    """name or alias -> the row of gpus.json."""
-    rows = own.read_json(HERE / "gpus.json")
-    return {
-        name: row | {"name": key} for key, row in rows.items() for name in [key, *row["aliases"]]
-    }
+    """name or alias -> the row of hardware.json."""
+    rows = _shipped()["gpus"].items()
+    return {name: row | {"name": key} for key, row in rows for name in [key, *row["aliases"]]}
 
 
 def known_links():
-    return own.read_json(HERE / "links.json")
+    return _shipped()["links"]
 
 
 def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="vllm", mine=None):
     """The Box of a GPU's name, with a user's own file over it. ValueError: what is not known."""
     mine = mine or {}
-    own.check("the box file", mine, own.BOX)
+    overrides.check("the box file", mine, may=overrides.BOX)
     rows, links = known_gpus(), known_links() | mine.get("links", {})
     gpu, engine = mine.get("gpu", gpu), mine.get("engine", engine)
     if not gpu:
         raise ValueError("name the GPU: --gpu NAME, or `gpu` in a file of yours (--box)")
     if isinstance(gpu, dict):
         row, gpu = gpu, gpu.get("name", "own GPU")
-        own.check("the box file's gpu", row, own.GPU, own.GPU_NEEDS)
+        overrides.check("the box file's gpu", row, overrides.GPU, overrides.GPU_MAY)
     elif (row := rows.get(gpu.lower().replace(" ", "-").replace("_", "-"))) is None:
         names = ", ".join(dict.fromkeys(r["name"] for r in rows.values()))
         raise ValueError(f"GPU {gpu!r} is none of {names}; describe it in a file of yours (--box)")
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} is none of {', '.join(ENGINES)}")
     constants = mine.get("constants", {})
-    known = (CONSTANTS | ENGINES[engine]).items()
-    own.check("the box file's constants", constants, dict(own.constant(*each) for each in known))
+    known = CONSTANTS | ENGINES[engine]
+    overrides.check_constants("the box file's constants", constants, known)
     chosen = {"link": mine.get("link") or link or row["link"]}
     chosen["network"] = mine.get("network") or network
     for role, name in chosen.items():
         if not isinstance(name, dict) and name not in links:
             raise ValueError(f"{role} {name!r} is none of {', '.join(links)}")
         found = name if isinstance(name, dict) else links[name]
-        own.check(role, found, own.LINK, own.LINK_NEEDS)
+        overrides.check(role, found, overrides.LINK, overrides.LINK_MAY)
         chosen[role] = {"kernel_us": None} | found
     return Box(
         gpu=row.get("name", gpu),
@@ -222,7 +242,7 @@ def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="
 def _on_host(engine, row):
     """An engine's constants, its host time on the CPU that a GPU is sold with.
 
-    `host` of gpus.json: how much longer that CPU takes than an H100's. 1.8 for the time of the
+    `host` of hardware.json: how much longer that CPU takes than an H100's. 1.8 for the time of the
     A100: one engine under one load made 3,400 tokens/s on an H100, 1,518 on an A100 (Llama-3.1-8B
     FP8, LambdaLabsML/vllm-benchmark benchmark_v0.md), most of which is the host's time.
     """
@@ -232,36 +252,49 @@ def _on_host(engine, row):
 
 
 def measured_link(path):
-    """A link from what `make measure-comm` wrote: c, a and busbw fitted on this machine."""
-    found = own.read_json(path)
-    fit = found.get("fit", found) if isinstance(found, dict) else found
-    own.check(f"{path}, from `make measure-comm`,", fit, own.MEASURED, own.MEASURED, others=True)
-    c, a, busbw = (fit[name] for name in own.MEASURED)
+    """A link from what `make measure-comm` wrote: its fits by ranks; c and a of the fewest."""
+    found = overrides.read_json(path)
+    fits = found.get("fit") if isinstance(found, dict) else None
+    where = f"{path}, from `make measure-comm`,"
+    if not isinstance(fits, dict) or not fits or not all(map(str.isdecimal, fits)):
+        raise ValueError(f"{where} must have a fit for each number of ranks")
+    for fit in fits.values():
+        overrides.check(where, fit, overrides.MEASURED)
+    least = fits[min(fits, key=int)]
     tiny = 1e-9  # a fit may find no launch time at all
     return {
         "kind": "measured",
         "kernel_us": None,
-        "c_us": max(c, tiny) * 1e6,
-        "a_us": max(a, tiny) * 1e6,
-        "busbw_gb_per_s": {"2": busbw / 1e9},
+        "c_us": max(least["c_s"], tiny) * 1e6,
+        "a_us": max(least["a_s"], tiny) * 1e6,
+        "busbw_gb_per_s": {p: fit["busbw_bytes_per_s"] / 1e9 for p, fit in fits.items()},
     }
 
 
-def calibrated(box, predict, measured):
-    """The box at which predict(box) meets a measured time: one mood for all, then a scale.
+ORDINARY = 0.3  # moods beside the typical one in which ordinary boxes lie: planner/held_out.py
 
-    Uncertain constants move most, printed ones not at all. Returns a Box whose three values of an
-    interval lie close together around the measured mood.
+
+def calibrated(box, predict, measured):
+    """The box, moved just so far that predict(box) meets a measured time inside its interval.
+
+    One row of a box whose mood is ordinary says little about the next row, and moved the shipped
+    rows' predictions away from what was measured. So a row moves all constants together, uncertain
+    ones most and printed ones not at all, by what it lies beyond the ordinary. Where even the
+    utmost mood does not reach, a scale takes the rest. Returns a Box with intervals of +-ORDINARY.
     """
     low, high = -0.5, 1.5
     for _ in range(14):
         mood = (low + high) / 2
         low, high = (mood, high) if predict(fixed_at(box, mood)) < measured else (low, mood)
-    found = fixed_at(box, (low + high) / 2)
-    return replace(found, scale=box.scale * measured / predict(found))
+    mood = (low + high) / 2
+    beyond = math.copysign(max(0.0, abs(mood - TYPICAL) - ORDINARY), mood - TYPICAL)
+    found = fixed_at(box, TYPICAL + beyond)
+    if abs(mood - TYPICAL) < 0.999:
+        return found
+    return replace(found, scale=box.scale * measured / predict(fixed_at(box, mood)))
 
 
-def fixed_at(box, mood, width=0.3):
+def fixed_at(box, mood, width=2 * ORDINARY):
     """A box whose typical mood is `mood`; best and worst stand `width` of the old interval away."""
 
     def narrow(value):

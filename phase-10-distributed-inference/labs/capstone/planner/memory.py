@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from planner import labs
 
 GB = 1e9
+GATHERED, DEEPEP = "allgather_reducescatter", "deepep_low_latency"  # --all2all-backend
 
 
 @dataclass(frozen=True)
@@ -13,13 +14,17 @@ class Plan:
     """replicas engines, each of tp_size x pp_size GPUs; or engines with their experts dealt out.
 
     ep_size above 1: each of a stage's ep_size GPUs holds its share of the experts whole. Attention
-    is cut tp_size ways, and copied (data parallel) where there are more GPUs than that.
+    is cut tp_size ways, and copied (data parallel) where there are more GPUs than that: each copy
+    then serves requests of its own, and `back_end` carries their tokens to the experts. dcp_size
+    above 1: so many ranks, which would hold copies of the same KV heads, share a sequence's tokens.
     """
 
     replicas: int = 1
     tp_size: int = 1
     pp_size: int = 1
     ep_size: int = 1
+    dcp_size: int = 1
+    back_end: str = GATHERED
 
     @property
     def copies(self):
@@ -37,6 +42,8 @@ class Plan:
     def name(self):
         attention = [f"TP{self.tp_size}"] if self.copies == 1 else []
         parts = [" ".join(attention + [f"EP{self.ep_size}"] * (self.ep_size > 1))]
+        parts[0] += f" DCP{self.dcp_size}" if self.dcp_size > 1 else ""
+        parts[0] += " DeepEP" if self.copies > 1 and self.back_end == DEEPEP else ""
         parts += [f"PP{self.pp_size}"] if self.pp_size > 1 else []
         return (f"{self.replicas} x " if self.replicas > 1 else "") + " x ".join(parts)
 
@@ -163,7 +170,7 @@ def other_bytes(model, plan, fixed, batched_tokens, sequences):
 def verdicts(model, plan, fixed, load):
     """The capstone's memory_verdicts of the stage with the least room, with what it was given."""
     other = other_bytes(model, plan, fixed, load.batched_tokens, load.max_seqs)
-    tightest = None
+    tightest, longest = None, load.max_model_len or model.max_positions
     for rank in different_ranks(model, plan):
         weights = weights_bytes(model, plan, rank)
         layers = model.kv_layers(rank.layers, load.kv_bytes, load.batched_tokens)
@@ -178,9 +185,12 @@ def verdicts(model, plan, fixed, load):
             sum(other.values()),
             layers,
             plan.tp_size,
-            load.prompt + load.output,
-            load.max_model_len or model.max_positions,
+            _of_a_rank(load.prompt + load.output, plan),
+            _of_a_rank(longest, plan),
         )
+        if plan.dcp_size > 1:
+            together = found["longest_context"] * plan.dcp_size
+            found["longest_context"] = min(together, longest)
         found |= {"weights_bytes": weights, "other": other, "layers": layers, "rank": rank}
         room = found["longest_context"], found["kv_bytes"]
         if tightest is None or room < tightest[0]:
@@ -198,4 +208,11 @@ def weights_bytes(model, plan, rank):
 
 
 def sequence_bytes(found, plan, tokens):
+    """The cache that one rank holds of a sequence of so many tokens."""
+    tokens = _of_a_rank(tokens, plan)
     return labs.capstone().sequence_kv_bytes(found["layers"], tokens, plan.tp_size)
+
+
+def _of_a_rank(tokens, plan):
+    """The tokens of a sequence that one rank caches: every dcp_size-th."""
+    return tokens if plan.dcp_size == 1 else math.ceil(tokens / plan.dcp_size)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from planner import own, quantisation
+from planner import overrides, quantisation
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
 DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
@@ -170,7 +170,7 @@ def read(source, quant=None, max_model_len=None):
     ValueError in one sentence when there is none, or something in it is not understood.
     """
     path, folder = _find(source)
-    config = own.read_json(path)
+    config = overrides.read_json(path)
     if not isinstance(config, dict):
         raise ValueError(f"{path.name} holds no JSON object; give a model's config.json")
     exact = quantisation.safetensors_bytes(folder) if folder else None
@@ -198,23 +198,8 @@ def shipped_names():
 
 def understand(outer, name, quant=None, exact_bytes=None):
     """The Model of a parsed config.json. ValueError: something in it is not understood."""
-    config, notes = dict(outer), []
-    architecture = (outer.get("architectures") or ["none"])[0]
-    if "text_config" in outer:
-        config = {**outer["text_config"], "architectures": [architecture]}
-        for inherited in (*INHERITED, "_source"):
-            if inherited in outer and config.get(inherited) is None:
-                config[inherited] = outer[inherited]
-    if "vision_config" in outer or "audio_config" in outer:
-        notes.append("the encoder for images or sound is not counted: text only")
-    canonical = ALIASES.get(architecture, architecture)
-    if canonical not in ARCHITECTURES:
-        known = ", ".join(sorted({*ARCHITECTURES, *ALIASES}))
-        raise ValueError(f"architecture {architecture!r} is not one this planner knows: {known}")
+    config, canonical, notes = _of_the_text(outer)
     traits = ARCHITECTURES[canonical]
-    for refused, why in REFUSED.items():
-        if config.get(refused):
-            raise ValueError(f"config.json has {refused}: {why}, which this planner does not model")
     _check_sizes(config, traits)
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     experts = config.get(traits["experts"]) or 0 if "experts" in traits else 0
@@ -249,6 +234,27 @@ def understand(outer, name, quant=None, exact_bytes=None):
         exact_bytes=exact_bytes,
         traits=traits,
     )
+
+
+def _of_the_text(outer):
+    """(the config of the language model, its architecture, notes on what is not counted)."""
+    config, notes = dict(outer), []
+    architecture = (outer.get("architectures") or ["none"])[0]
+    if "text_config" in outer:
+        config = {**outer["text_config"], "architectures": [architecture]}
+        for inherited in (*INHERITED, "_source"):
+            if inherited in outer and config.get(inherited) is None:
+                config[inherited] = outer[inherited]
+    if "vision_config" in outer or "audio_config" in outer:
+        notes.append("the encoder for images or sound is not counted: text only")
+    canonical = ALIASES.get(architecture, architecture)
+    if canonical not in ARCHITECTURES:
+        known = ", ".join(sorted({*ARCHITECTURES, *ALIASES}))
+        raise ValueError(f"architecture {architecture!r} is not one this planner knows: {known}")
+    for refused, why in REFUSED.items():
+        if config.get(refused):
+            raise ValueError(f"config.json has {refused}: {why}, which this planner does not model")
+    return config, canonical, notes
 
 
 def _check_sizes(config, traits):

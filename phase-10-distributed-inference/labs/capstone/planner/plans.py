@@ -70,8 +70,20 @@ def legal_plans(model, box):
                 legal.append(plan)
     if model.num_experts:
         spread = [n for n in range(2, total + 1) if total % n == 0 and model.num_experts % n == 0]
-        legal += [Plan(total // n, ep_size=n) for n in spread if node % n == 0 or n % node == 0]
-    return legal, forbidden
+        spread = [n for n in spread if node % n == 0 or n % node == 0]
+        for back_end in (memory.GATHERED, memory.DEEPEP):
+            legal += [Plan(total // n, ep_size=n, back_end=back_end) for n in spread]
+    return legal + _shared_contexts(model, legal), forbidden
+
+
+def _shared_contexts(model, legal):
+    """The plans whose tensor-parallel ranks hold copies of a cache, with its tokens dealt out."""
+    kinds = {layer["kind"] for layer in model.kv_layers(range(model.num_layers), 2)}
+    if not kinds <= {"full", "latent"}:
+        return []
+    heads = 1 if model.latent else model.num_kv_heads
+    copied = [plan for plan in legal if plan.copies == 1 and plan.tp_size > heads]
+    return [replace(plan, dcp_size=plan.tp_size // heads) for plan in copied]
 
 
 def evaluate(model, box, plan, load):
@@ -123,10 +135,10 @@ MEASUREMENTS = {
     "launch_us": "the time a step takes with an empty GPU queue",
     "step_us": "the time between two steps on an idle engine",
     "sequence_us": "the time between two steps, at batch 1 and at a large one",
-    "activations": "the start-up line `Available KV cache memory` of each",
-    "graphs_gb": "the start-up line `Available KV cache memory` of each",
-    "runtime_gb": "the start-up line `Available KV cache memory` of each",
-    "peers_gb": "the start-up line `Available KV cache memory` of each",
+    "activations": "the start-up line `Available KV cache memory`, which fixes their sum",
+    "graphs_gb": "the start-up line `Available KV cache memory`, which fixes their sum",
+    "runtime_gb": "the start-up line `Available KV cache memory`, which fixes their sum",
+    "peers_gb": "the start-up line `Available KV cache memory`, which fixes their sum",
 }
 
 

@@ -4,6 +4,7 @@ import math
 import operator
 from dataclasses import asdict
 
+from labkit.table import columns, seconds_text
 from planner import labs, memory, timing
 from planner.hardware import TYPICAL
 from planner.plans import TIMES
@@ -85,18 +86,23 @@ def _time_rows(model, box, load, candidate):
     word = "tokens a step: reading decides below, arithmetic above"
     yield _row("decode, the two roofs", tokens, "<" if tokens < ridge else ">=", ridge, word)
     if plan.tp_size > 1:
-        paid, saved = labs.bill().tensor_parallel_sides(
-            rank.always_bytes * plan.tp_size,
-            fixed.memory_bytes_per_s,
-            plan.tp_size,
-            timing.all_reduces(rank),
-            fixed.all_reduce_s(plan.tp_size, max(1, tokens) * model.hidden_size * 2),
-            tokens=max(1, round(tokens)),
-            flops_per_s=flops,
-            element_bytes=bytes_per_weight,
+        fewer = plan.tp_size // 2 if plan.tp_size % 2 == 0 else 1
+        before, after = (
+            labs.bill().tensor_parallel_sides(
+                rank.always_bytes * plan.tp_size,
+                fixed.memory_bytes_per_s,
+                tp_size,
+                timing.all_reduces(rank),
+                fixed.all_reduce_s(tp_size, max(1, tokens) * model.hidden_size * 2),
+                tokens=max(1, round(tokens)),
+                flops_per_s=flops,
+                element_bytes=bytes_per_weight,
+            )
+            for tp_size in (fewer, plan.tp_size)
         )
-        name = "tp pays messages for reading saved"
-        yield _row(name, paid * 1e3, "<", saved * 1e3, "ms a step")
+        paid, saved = (1e3 * (more - less) for more, less in zip(after, before, strict=True))
+        sign = "<" if paid < saved else ">="
+        yield _row(f"tp {fewer} to {plan.tp_size}: messages for reading", paid, sign, saved, "ms")
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -108,51 +114,43 @@ def number(value):
     return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def seconds(value):
-    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
-
-
-def spread(values, show=seconds):
+def spread(values, show=seconds_text):
     low, high = sorted((values[0], values[2]))
     return f"{show(values[1])} ({show(low)} to {show(high)})"
 
 
 def inequality_lines(rows):
-    lines = []
+    shown = []
     for row in rows:
-        sides = f"{number(row['left']):>12} {row['op']:2} {number(row['right']):<12}"
-        mark = "  <- binds" if row["binding"] else ""
-        lines.append(
-            f"  {'yes' if row['holds'] else 'NO ':3}  {row['name']:34}{sides} {row['unit']}{mark}"
-        )
-    return lines
+        sides = number(row["left"]), row["op"], number(row["right"])
+        unit = row["unit"] + "  <- binds" * row["binding"]
+        shown.append(["", "yes" if row["holds"] else "NO", row["name"], *sides, unit])
+    return columns(shown, "lllrlll")
 
 
-def table_lines(candidates, choice=None, price=None, limit=12):
-    head = (
-        f"  {'plan':18}{'GPUs':>5}  {'loads':6}{'tokens':7}{'full':5}{'longest':>9}{'seqs':>6}"
-        f"{'TTFT':>9}{'TPOT':>9}{'tokens/s':>10}{'a GPU':>7}"
-    )
-    lines = [head + (f"{'cost/M':>9}" if price else "")]
+def table_lines(candidates, choice=None, price=None, limit=12, limits=(None, None)):
+    """All plans, best tokens per second and GPU first. A time above its limit of `limits`
+    (TTFT and TPOT, seconds) ends in `!`.
+    """
+    rows = ["", "plan", "GPUs", "loads", "tokens", "full", "longest", "seqs"]
+    rows = [[*rows, "TTFT", "TPOT", "tokens/s", "a GPU", *["cost/M"] * bool(price)]]
     order = sorted(
         candidates, key=lambda c: -(c.times["tokens_per_s"][1] / c.plan.num_gpus if c.times else -1)
     )
     for candidate in order[:limit]:
-        m = candidate.memory
-        verdicts = ["yes" if m[name] else "no" for name in VERDICTS]
-        mark = "*" if choice and candidate.name == choice.name else " "
-        line = (
-            f"{mark} {candidate.name:18}{candidate.plan.num_gpus:>5}  {verdicts[0]:6}"
-            f"{verdicts[1]:7}{verdicts[2]:5}{m['longest_context']:>9,}"
-            f"{candidate.slots:>6,}"
-        )
+        m, plan = candidate.memory, candidate.plan
+        row = ["*" if choice and candidate.name == choice.name else "", candidate.name]
+        row += [plan.num_gpus, *("yes" if m[name] else "no" for name in VERDICTS)]
+        row += [f"{m['longest_context']:,}", f"{candidate.slots:,}"]
         if candidate.times:
-            ttft, tpot, rate = (candidate.times[k][1] for k in ("ttft_s", "tpot_s", "tokens_per_s"))
-            line += f"{seconds(ttft):>9}{seconds(tpot):>9}{rate:>10,.0f}"
-            line += f"{rate / candidate.plan.num_gpus:>7,.0f}"
-            if price:
-                line += f"{cost(candidate, price):>9.2f}"
-        lines.append(line)
+            ttft, tpot, rate = (candidate.times[name][1] for name in TIMES)
+            for time, most in zip((ttft, tpot), limits, strict=True):
+                row.append(seconds_text(time) + " !" * bool(most and time > most))
+            row += [f"{rate:,.0f}"]
+            row += [f"{rate / plan.num_gpus:,.0f}"]
+            row += [f"{cost(candidate, price):.2f}"] if price else []
+        rows.append(row)
+    lines = columns(rows, "llrlllrrrrrrr", gap=1)
     if len(order) > limit:
         lines.append(f"  and {len(order) - limit} more (--all, --json)")
     return lines
@@ -165,24 +163,23 @@ def cost(candidate, price):
 
 def memory_lines(candidate, box):
     """One GPU's memory, term by term."""
-    m = candidate.memory
+    m, size = candidate.memory, box.reported_bytes
+    yield f"  one GPU reports {size / GB:.2f} GB ({size // 2**20:,} MiB)"
     parts = {"weights": m["weights_bytes"]} | m["other"] | {"KV cache": m["kv_bytes"]}
-    lines = [
-        f"  one GPU reports {box.reported_bytes / GB:.2f} GB ({box.reported_bytes // 2**20:,} MiB)"
-    ]
-    return lines + [f"    {name:14}{size / GB:9.2f} GB" for name, size in parts.items()]
+    rows = [["", name, f"{part / GB:.2f} GB"] for name, part in parts.items()]
+    yield from columns(rows, "llr", gap=4)
 
 
 def term_lines(candidate):
     total = candidate.terms["total"]
     parts = {k: v for k, v in candidate.terms.items() if k != "total" and v > total / 1000}
-    yield f"  one decode step: {seconds(total)} = " + " + ".join(
-        f"{name} {seconds(value)}" for name, value in parts.items()
+    yield f"  one decode step: {seconds_text(total)} = " + " + ".join(
+        f"{name} {seconds_text(value)}" for name, value in parts.items()
     )
-    yield f"  one prompt: {seconds(candidate.prefill_s)} a stage"
+    yield f"  one prompt: {seconds_text(candidate.prefill_s)} a stage"
     for label, name, show in [
-        ("TTFT", "ttft_s", seconds),
-        ("TPOT", "tpot_s", seconds),
+        ("TTFT", "ttft_s", seconds_text),
+        ("TPOT", "tpot_s", seconds_text),
         ("tokens/s", "tokens_per_s", lambda rate: f"{rate:,.0f}"),
     ]:
         yield f"  {label:9}{spread(candidate.times[name], show)}"

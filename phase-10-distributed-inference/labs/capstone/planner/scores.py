@@ -3,11 +3,12 @@
 import json
 from collections import Counter
 
-from planner import beside, facts
+from planner import facts, held_out, labs, rules_of_thumb
 
 # what -> the factors that are reported; a fit or a context is right or wrong
 FACTORS = {"fits": (1.0,), "longest context": (1.0,), "KV capacity": (1.25,)}
 FACTORS |= dict.fromkeys(["throughput", "TPOT", "across nodes", "one stream"], (1.25, 1.5, 2.0))
+TIMED = ("throughput", "TPOT", "across nodes")
 MISS = {"fits": 1.0, "longest context": 1.0, "KV capacity": 1.25, "TPOT": 1.25}  # else 1.5
 
 
@@ -22,6 +23,7 @@ def summary(rows):
         "within": _within(plain, FACTORS),
         "calibrated": _within(calibrated, ("throughput", "TPOT")),
         "inside": facts.inside(judged),
+        "held_out": _held_out(plain),
         "decisions": {
             "per GPU": _decisions(facts.decisions(plain)),
             "in all": _decisions(facts.decisions(plain, per_gpu=False)),
@@ -32,12 +34,23 @@ def summary(rows):
     found["known_misses"] = [_answer(f) for f in judged if f.row["id"] in known]
     found["new_misses"] = [_answer(f) for f in missed if f.row["id"] not in known]
     found["answers"] = {f.row["id"]: _answer(f) for f in judged}
-    found["beside"] = beside.compare(judged)
     return found
 
 
 def _within(judged, kinds):
     return {what: {f: facts.within(judged, what, f) for f in FACTORS[what]} for what in kinds}
+
+
+def _held_out(plain):
+    """The score of rows whose source had no say in the constants' middle, nor in the intervals."""
+    found = held_out.judged(plain)
+    made = {"per GPU": True, "in all": False}
+    return {
+        "sources": len({held_out.source(fact) for fact in found}),
+        "within": _within(found, TIMED),
+        "inside": facts.inside(found),
+        "decisions": {how: _decisions(facts.decisions(found, per)) for how, per in made.items()},
+    }
 
 
 def _decisions(made):
@@ -68,23 +81,34 @@ def lines(found):
     reasons = Counter(found["left_out"].values())
     yield from (f"  left out {count:3}  {why}" for why, count in reasons.most_common())
     yield ""
-    for key, when in [("within", ""), ("calibrated", "   with one measured row per box")]:
-        for what, factors in found[key].items():
-            if any(count for _, count in factors.values()):
-                yield f"  {what:16}{_shares(factors)}{when}"
-    inside, intervals = found["inside"]
-    yield f"  {inside} of {intervals} published values lie inside the printed interval"
-    for how, made in found["decisions"].items():
+    yield from _share_lines({k: v for k, v in found["within"].items() if k not in TIMED})
+    apart = found["held_out"]
+    yield f"  each of {apart['sources']} sources judged by what the others' rows centre:"
+    yield from _share_lines(apart["within"])
+    inside, intervals = apart["inside"]
+    yield f"  {inside} of {intervals} values lie inside the interval of 9 in 10 of the others' rows"
+    for how, made in apart["decisions"].items():
         yield (
             f"  best plan {how}: within 5% in {made['within 5%']} of {made['groups']}, "
             f"regret mean {made['mean regret']:.1%}, worst {made['worst regret']:.0%} "
             f"(always the smallest that fits: {made['mean regret of the smallest that fits']:.1%}, "
             f"always the largest: {made['mean regret of the largest']:.1%})"
         )
+    yield "  the same with the shipped constants, which saw these rows, and one measured row a box:"
+    yield from _share_lines({k: found["within"][k] for k in ("throughput", "TPOT")}, "shipped: ")
+    yield from _share_lines(found["calibrated"], "one row: ")
     for title, key in [("known misses", "known_misses"), ("other misses", "new_misses")]:
         if found[key]:
             yield f"{title}:"
         yield from (f"{_beside(miss)}  {miss['why']}" for miss in found[key])
+
+
+def _share_lines(within, when=""):
+    for what, factors in within.items():
+        if any(count for _, count in factors.values()):
+            yield (
+                f"{when:4}{what:16}{_shares(factors)}" if when else f"  {what:16}{_shares(factors)}"
+            )
 
 
 def _beside(one):
@@ -100,15 +124,15 @@ def _shares(factors):
     return ", ".join(parts)
 
 
-def show(rows, as_json=False, every=False, others=False):
-    if others and not as_json:
-        print("\n".join(beside.lines([facts.judge(row) for row in rows])))
+def show(rows, as_json=False, every=False, rules=False):
+    if rules and not as_json:
+        print("\n".join(rules_of_thumb.lines([facts.judge(row) for row in rows])))
         return 0
     found = summary(rows)
     if as_json:
         print(json.dumps(found))
         return 0
-    print("\n".join(lines(found)))
+    print("\n".join([labs.answered_by(), *lines(found)]))
     if every:
         print("\n".join(map(_beside, found["answers"].values())))
     return 0

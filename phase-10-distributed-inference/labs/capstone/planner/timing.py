@@ -45,11 +45,44 @@ def messages_s(model, plan, fixed, rank, tokens):
     if plan.copies == 1:
         return all_reduces(rank) * fixed.all_reduce_s(plan.tp_size, payload)
     sparse = sum(model.experts_in[n] for n in rank.layers)
+    if plan.back_end == memory.GATHERED:
+        gathered = max(1, round(tokens)) * gathered_payload(model, plan.ep_size)
+        return sparse * fixed.gather_scatter_s(plan.ep_size, gathered)
     out, back = labs.bill().expert_parallel_bytes(
         max(1, round(tokens)), model.top_k, model.hidden_size
     )
     both = sum(fixed.all_to_all_s(plan.ep_size, size) for size in (out, back))
     return sparse * both
+
+
+def gathered_payload(model, ep_size):
+    """Bytes that an all-gather or a reduce-scatter is about, when each rank has one token.
+
+    By lab 05: what all ranks send there and back, which of a payload is ep_size - 1 times, twice.
+    Without arrays by what comes of it: each token's numbers with its ids or its weights.
+    """
+    if labs.arrays is None:
+        return ep_size * (model.hidden_size + model.top_k) * ACTIVATION_BYTES
+    placement = labs.arrays.arange(model.num_experts) * ep_size // model.num_experts
+    ids = [labs.arrays.zeros((1, model.top_k), int)] * ep_size
+    sent, _ = labs.experts().traffic_bytes(ids, placement, model.hidden_size, ACTIVATION_BYTES)
+    return sent / (2 * (ep_size - 1))
+
+
+def joining_s(model, plan, fixed, rank, tokens):
+    """Seconds in which the ranks that share a sequence's tokens ask and answer each other.
+
+    Per layer: all-gather the queries of the heads that they have together, attend, reduce-scatter
+    what the heads found (lab 05's join; the sums of exponentials are left out). vLLM: ag_rs.
+    """
+    if plan.dcp_size == 1:
+        return 0.0
+    width = model.head_dim
+    if model.latent:  # heads meet the latent itself
+        width = model.config["kv_lora_rank"] + model.config["qk_rope_head_dim"]
+    heads = model.num_heads * plan.dcp_size / plan.tp_size
+    payload = tokens * heads * width * ACTIVATION_BYTES
+    return len(rank.layers) * fixed.gather_scatter_s(plan.dcp_size, payload)
 
 
 def lockstep(plan, fixed):
@@ -72,10 +105,10 @@ def decode_terms(model, plan, fixed, batch, context, load):
     """
     in_flight = max(1, min(plan.pp_size, int(batch)))
     micro = batch / in_flight / plan.copies
-    kernels, flops = [], fixed.flops_per_s(model.quantisation.compute_bits)
+    kernels, flops = {}, fixed.flops_per_s(model.quantisation.compute_bits)
     for rank in memory.different_ranks(model, plan):
         layers = model.kv_layers(rank.layers, load.kv_bytes)
-        held = labs.capstone().sequence_kv_bytes(layers, context, plan.tp_size)
+        held = memory.sequence_bytes({"layers": layers}, plan, context)
         read = touched(model, plan, fixed, rank, micro)
         compute_s = labs.capstone().decode_compute_s
         roofs = (fixed.memory_bytes_per_s, flops)
@@ -86,27 +119,26 @@ def decode_terms(model, plan, fixed, batch, context, load):
         terms = {
             "weights, arithmetic": both + fixed["overlap_lost"] * lower,
             "cache": micro * held / fixed.memory_bytes_per_s,
-            "messages": messages_s(model, plan, fixed, rank, micro),
+            "messages": messages_s(model, plan, fixed, rank, micro)
+            + joining_s(model, plan, fixed, rank, micro),
             "gaps": gaps_s(model, fixed, rank),
         }
         launching = len(rank.layers) * fixed["launch_us"] * 1e-6 * fixed.box.scale
         slower = lockstep(plan, fixed)
         terms["waits"] = sum(terms.values()) * slower
         terms["launches"] = max(0.0, launching - sum(terms.values()))
-        kernels.append(terms)
-    slowest = max(kernels, key=lambda terms: sum(terms.values()))
-    stage_s = sum(slowest.values())
+        kernels[rank] = terms
     across = plan.tp_size >= fixed.box.gpus_per_node
     hop_s = 0.0
     if plan.pp_size > 1:
         hop_s = fixed.hop_s(micro * model.hidden_size * 2 * ACTIVATION_BYTES, across)
-    rate = labs.pipeline().decode_steps_per_s(
-        plan.pp_size, in_flight, stage_s * plan.pp_size, hop_s
-    )
+    stages = [kernels[rank] for rank in memory.ranks(model, plan)]
+    shares = {name: sum(terms[name] for terms in stages) for name in stages[0]}
+    once_s, slowest_s = sum(shares.values()), max(sum(terms.values()) for terms in stages)
+    rate = labs.pipeline().decode_steps_per_s(plan.pp_size, in_flight, once_s, hop_s)
+    round_s = in_flight * max(slowest_s, 1 / float(rate))  # lab 04's stages are equal
+    shares["hops and bubbles"] = round_s - once_s
     host = (fixed["step_us"] + fixed["sequence_us"] * batch) * 1e-6 * fixed.box.scale
-    round_s = in_flight / float(rate)
-    shares = {name: value * plan.pp_size for name, value in slowest.items()}
-    shares["hops and bubbles"] = round_s - stage_s * plan.pp_size
     return shares | {"host": host, "total": round_s + host}
 
 

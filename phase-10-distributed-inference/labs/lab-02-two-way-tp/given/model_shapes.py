@@ -31,15 +31,8 @@ def model_shape(config):
         known = ", ".join(ARCHITECTURES)
         raise ValueError(f"architecture {name!r} is not one this lab knows; it knows {known}")
     traits = ARCHITECTURES[name]
-    opt = traits.get("opt", False)
-    experts = traits.get("experts")
-    sizes = "hidden_size num_attention_heads num_hidden_layers vocab_size max_position_embeddings"
-    optional = "num_key_value_heads head_dim word_embed_proj_dim"
-    for field in [*sizes.split(), "ffn_dim" if opt else "intermediate_size", *optional.split()]:
-        value = config.get(field, 1)  # one that is missing is named below
-        if not (isinstance(value, int) and value > 0 or value is None and field in optional):
-            text = f"{field}={value!r} is not a positive whole number"
-            raise ValueError(f"config.json of {name}: {text}")
+    opt, experts = traits.get("opt", False), traits.get("experts")
+    _check_sizes(config, name, "ffn_dim" if opt else "intermediate_size")
     try:
         hidden, heads = config["hidden_size"], config["num_attention_heads"]
         moe = config.get("moe_intermediate_size") if experts else None
@@ -72,6 +65,16 @@ def model_shape(config):
         }
     except KeyError as missing:
         raise ValueError(f"config.json of {name} has no usable {missing}") from None
+
+
+def _check_sizes(config, name, ffn):
+    sizes = "hidden_size num_attention_heads num_hidden_layers vocab_size max_position_embeddings"
+    optional = "num_key_value_heads head_dim word_embed_proj_dim"
+    for field in [*sizes.split(), ffn, *optional.split()]:
+        value = config.get(field, 1)  # one that is missing is named by model_shape
+        if not (isinstance(value, int) and value > 0 or value is None and field in optional):
+            text = f"{field}={value!r} is not a positive whole number"
+            raise ValueError(f"config.json of {name}: {text}")
 
 
 def _rope_positions(config):

@@ -1,8 +1,10 @@
 """Hold a start-up log against the ledger of its model, and name what does not add up."""
 
+import math
 from typing import Any, NamedTuple
 
 from given.model_shapes import DTYPE_BYTES, GIB, MIB
+from given.startup_log import version_numbers
 
 _EXACT_GIB = 0.25 * MIB / GIB  # what the arithmetic of rank_weights leaves open on published logs
 _SWAP_GIB = 4  # V0 default of --swap-space, per rank
@@ -164,7 +166,8 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, ledger):
     if tokens is None and log["gpu_blocks"] is not None:
         tokens = log["gpu_blocks"] * block_size
     if memory and memory > 0 and tokens:
-        yield _tokens_line(tokens, memory * GIB, fullest, unsharded)
+        filled = _filled(log, block_size)
+        yield _tokens_line(tokens, memory * GIB, fullest / filled, unsharded / filled)
     if log["cpu_blocks"]:
         yield _cpu_blocks_line(log, block_size * fullest, block_size * unsharded), []
     if log["max_concurrency"] and tokens:
@@ -172,6 +175,14 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, ledger):
         exact, close = abs(said - expected) <= 0.006, abs(said - expected) <= 0.05 * expected
         cause = "" if exact else "a request takes whole blocks"
         yield _line("max concurrency", None, expected, said, "x", exact, cause, close), []
+
+
+def _filled(log, block_size):
+    """The part of its blocks that a full request fills; from 0.20.1 the log counts such tokens."""
+    tokens = log["tokens_per_request"]
+    if not tokens or version_numbers(log["version"] or "0") < (0, 20, 1):
+        return 1.0
+    return tokens / (math.ceil(tokens / block_size) * block_size)
 
 
 def _tokens_line(tokens, memory_bytes, fullest, unsharded):

@@ -16,7 +16,6 @@ class ModelConfig:
     seq_len: int = 256
     batch_size: int = 4
     bias: bool = False
-    keep_gathered: bool = False  # a column layer keeps its gathered input for backward
     dtype: str = "float32"
     seed: int = 0
 

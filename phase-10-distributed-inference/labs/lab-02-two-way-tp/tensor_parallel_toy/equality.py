@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from .config import ModelConfig
 from .group import TensorParallel
-from .measure.memory import saved_bytes
+from .memory import saved_bytes
 from .model import Transformer
 from .parallel_linear import RowParallelLinear
 from .train import loss_sum, make_batch, reduce_replicated
@@ -21,12 +21,7 @@ SIZES = {
     "batch_size": 3,
     "dtype": "float64",
 }
-MODES = {  # overlap, default plan
-    "plain": (False, None),
-    "sequential": (True, ("sequential", 1)),
-    "overlap": (True, ("overlap", 1)),
-    "overlap, 2 pieces": (True, ("overlap", 2)),
-}
+MODES = ("plain", "sequential", "overlap")
 COLUMNS = ("loss", "logits", "sharded", "replicated", "after_sgd")
 
 
@@ -113,7 +108,7 @@ def check(tp):
     rows = []
     for mode, bias, kv_heads, members in cases(tp.size):
         place = tp if len(members) == tp.size else odd
-        place.overlap, place.default_plan = MODES[mode]
+        place.order = mode
         result = compare(place, ModelConfig(**SIZES, bias=bias, num_kv_heads=kv_heads))
         row = worst_of_all_ranks(tp, result)
         row |= {"mode": mode, "bias": bias, "kv_heads": kv_heads, "group": members}

@@ -11,7 +11,6 @@ from .deferred import Deferred
 from .link import Link
 from .lost_rank import LostRank, agree
 from .nccl_link import NcclLink
-from .shm_link import ShmLink
 from .simulated_link import simulated_link
 
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -21,18 +20,18 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 class TensorParallel:
     """One rank's place in a tensor-parallel group, and how its layers communicate.
 
-    overlap=False: collectives, then GEMMs. overlap=True: the schedules of `schedule`, per layer
-    and direction as `plans` says: (operation, rows, out, in) -> ("overlap" | "sequential", pieces).
+    order: "plain" (collectives, then GEMMs), "overlap" (`schedules`, operation -> function of the
+    number of ranks and the rank), or "sequential" (the same operations, nothing overlapped).
     `recorder` sees every operation; `after_operation(verb)` is called after each.
     """
 
     made = Counter()  # on each group so far; alike on its ranks, which make theirs in one order
 
-    def __init__(self, group, device, store=None, link="auto", timeout_s=30.0, overlap=True):
+    def __init__(self, group, device, store=None, link="auto", timeout_s=30.0):
         self.group, self.device, self.store, self.timeout_s = group, device, store, timeout_s
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self.link_spec, self.link = link, make_link(link, group, timeout_s)
-        self.overlap, self.plans, self.default_plan = overlap, {}, ("overlap", 1)
+        self.link_spec, self.link = link, make_link(link, group)
+        self.order, self.schedules = "overlap", schedules.SCHEDULES
         self.recorder = self.after_operation = None
         members = "-".join(map(str, dist.get_process_group_ranks(group)))
         self.made[members] += 1
@@ -46,12 +45,10 @@ class TensorParallel:
             agree(self, f"{self.name}/{len(self.agreed)}", operation)
             self.agreed.append(operation)
 
-    def schedule(self, operation, rows, weight):
-        """(schedule, pieces) of one operation for `rows` local rows."""
-        kind, pieces = self.plans.get((operation, rows, *weight.shape), self.default_plan)
-        pieces = pieces if rows % pieces == 0 else 1
-        ops = schedules.SCHEDULES[operation](self.size, self.rank, pieces)
-        return schedules.VARIANTS[kind](ops), pieces
+    def schedule(self, operation):
+        """This rank's schedule of one operation."""
+        ops = self.schedules[operation](self.size, self.rank)
+        return schedules.sequential(ops) if self.order == "sequential" else ops
 
     def run(self, ops, products, gathered=None, partial=None):
         """Execute a schedule; what follows its ["later"] is left to `deferred`.
@@ -64,6 +61,10 @@ class TensorParallel:
         call.execute(ops[:now])
         if ops[now:]:
             self.deferred.leave(lambda: call.execute(ops[now + 1 :]))
+
+    def gemm(self, a, b):
+        with self.span("gemm", "all chunks"):
+            return a @ b
 
     def all_gather(self, x):
         full = x.new_empty(x.shape[0] * self.size, x.shape[1])
@@ -117,13 +118,10 @@ class _Call:
         if tensor == self.summed:
             buffer = torch.empty_like(buffer)
         tag = self._tag(tensor, chunk)
-        arrival = self._shown(self.link.irecv(buffer, peer, tag), "arrived", tensor, chunk, peer)
-        self.pending["wait", tensor, chunk, peer] = arrival
+        self.pending["wait", tensor, chunk, peer] = self.link.irecv(buffer, peer, tag)
 
     def _send(self, tensor, chunk, peer):
-        buffer = self.buffers[tensor][chunk] = self.link.reachable(self.buffers[tensor][chunk])
-        work = self.link.isend(buffer, peer, self._tag(tensor, chunk))
-        work = self._shown(work, "sent", tensor, chunk, peer)
+        work = self.link.isend(self.buffers[tensor][chunk], peer, self._tag(tensor, chunk))
         self.pending["wait_send", tensor, chunk, peer] = work
 
     def _wait(self, tensor, chunk, peer):
@@ -142,10 +140,6 @@ class _Call:
     def _tag(self, tensor, chunk):
         return self.first_tag + 4 * chunk + (2 if tensor == self.summed else 0)
 
-    def _shown(self, work, event, tensor, chunk, peer):
-        recorder, tag = self.tp.recorder, self._tag(tensor, chunk)
-        return recorder.message(work, event, (tensor, chunk, peer), tag) if recorder else work
-
     def _end(self, verb, tensor, chunk, peer):
         try:
             return self.pending.pop((verb, tensor, chunk, peer)).wait()
@@ -155,8 +149,8 @@ class _Call:
             raise
 
 
-def make_link(spec, group, timeout_s=30.0):
-    """`spec` is "auto", "shm" (ranks of one host), or "simulated:1gbit" (also "250mbit")."""
+def make_link(spec, group):
+    """`spec` is "auto" (gloo or NCCL), or "simulated:1gbit" (also "250mbit")."""
     backend = dist.get_backend(group) if group else "gloo"
     if spec == "auto" and backend == "nccl":
         return NcclLink(group)
@@ -164,6 +158,4 @@ def make_link(spec, group, timeout_s=30.0):
         return Link(group)
     if backend != "gloo":
         raise ValueError(f"link {spec!r} is for tensors of processors: use it with --backend gloo")
-    if spec == "shm":
-        return ShmLink(group, timeout_s)
     return simulated_link(spec, group)

@@ -8,47 +8,40 @@ import contextlib
 import importlib
 import json
 import os
-import shlex
 import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from labkit.nursery import Nursery
+from labkit.loading import load_chosen
 from labkit.ranks import run_processes
 
 from .lost_rank import explain
+from .schedule import SCHEDULES
+from .stream_machine import simulate
 
 LAB = Path(__file__).resolve().parent.parent
 RANK = Path(__file__).with_name("rank.py")
 
 
-def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, prefix="", echo=False):
+def launch(target, num_ranks, options=None, timeout_s=30.0, limit_s=600.0, echo=False):
     """Run "module:function"(tp, **options) on every rank -> list of results (JSON values).
 
-    `timeout_s` bounds one communication, `limit_s` the run. `prefix` is put before each rank's
-    command, with {rank} filled in (a network namespace, say). Raises RanksFailed.
+    `timeout_s` bounds one communication, `limit_s` the run. Raises RanksFailed.
     """
     work = json.dumps({"target": target, "options": options or {}, "timeout_s": timeout_s})
-    command = [sys.executable, str(RANK), work]
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tp-toy-"))
-        results = [Path(folder, f"result-{rank}.json") for rank in range(num_ranks)]
+    with tempfile.TemporaryDirectory(prefix="tp-toy-") as folder:
         environments = [_environment(rank, num_ranks, folder) for rank in range(num_ranks)]
-        start = None
-        if sys.platform == "linux" and not prefix:  # Torch is imported once, not by each rank
-            log = Path(folder, "import.log")
-            nursery = Nursery(sys.executable, RANK, log, environments[0])
-            start = stack.enter_context(nursery).start
         run_processes(
-            [[*shlex.split(prefix.format(rank=rank)), *command] for rank in range(num_ranks)],
+            RANK,
+            [[work]] * num_ranks,
             folder,
             environments=environments,
             timeout_s=limit_s,
             grace_s=timeout_s + 3,  # the others get one timeout to say what they saw
             echo=0 if echo else None,
-            start=start,
         )
+        results = [Path(folder, f"result-{rank}.json") for rank in range(num_ranks)]
         return [json.loads(result.read_text()) for result in results]
 
 
@@ -66,6 +59,23 @@ def _environment(rank, num_ranks, folder):
     )
 
 
+def chosen_schedules(num_ranks):
+    """The schedules of the layers; forward's are those of the file that LAB_IMPL names.
+
+    ScheduleError where one of those is wrong for this many ranks: the ranks would hang.
+    """
+    lab = load_chosen(LAB)
+    for problem, own in (
+        ("all_gather_gemm", lab.all_gather_gemm_schedule),
+        ("gemm_reduce_scatter", lab.gemm_reduce_scatter_schedule),
+    ):
+        simulate([own(num_ranks, rank) for rank in range(num_ranks)], problem)
+    return SCHEDULES | {
+        "column_forward": lab.all_gather_gemm_schedule,
+        "row_forward": lab.gemm_reduce_scatter_schedule,
+    }
+
+
 def in_torchrun():
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
@@ -75,7 +85,8 @@ def run_rank(target, options, timeout_s):
     try:
         module, function = target.split(":")
         function = getattr(importlib.import_module(module), function)
-        how = {name: options.pop(name) for name in ("backend", "link") if name in options}
+        known = ("backend", "link", "chosen")
+        how = {name: options.pop(name) for name in known if name in options}
         with joined(timeout_s, **how) as tp:
             result = function(tp, **options)
         if "TOY_RESULT" in os.environ:
@@ -88,8 +99,11 @@ def run_rank(target, options, timeout_s):
 
 
 @contextlib.contextmanager
-def joined(timeout_s, backend="auto", link="auto"):
-    """The group of all ranks as a TensorParallel; destroyed in order on the way out."""
+def joined(timeout_s, backend="auto", link="auto", chosen=False):
+    """The group of all ranks as a TensorParallel; destroyed in order on the way out.
+
+    chosen: forward runs the schedules of the file that LAB_IMPL names.
+    """
     import torch
     import torch.distributed as dist
 
@@ -117,6 +131,9 @@ def joined(timeout_s, backend="auto", link="auto"):
     store.set_timeout(timeout)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     store = dist.PrefixStore("toy", store)
-    yield TensorParallel(dist.group.WORLD, device, store, link, timeout_s)
+    tp = TensorParallel(dist.group.WORLD, device, store, link, timeout_s)
+    if chosen:
+        tp.schedules = chosen_schedules(size)
+    yield tp
     dist.barrier()
     dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Messages between two ranks of one group, over gloo. `nccl_link` and `shm_link` are like it.
+"""Messages between two ranks of one group, over gloo. `nccl_link` and `simulated_link` are like it.
 
 Peers are numbered inside the group (`group_src`, `group_dst`), so a sub-group works like the world.
 """
@@ -11,14 +11,6 @@ class Link:
 
     def __init__(self, group, name="gloo"):
         self.group, self.name, self.sent_bytes = group, name, 0
-
-    def empty(self, like, shape):
-        """Memory for what will be sent."""
-        return like.new_empty(shape)
-
-    def reachable(self, buffer):
-        """The same numbers where a peer can have them from."""
-        return buffer
 
     def irecv(self, buffer, peer, tag):
         """Expect a message; `wait` of what is returned gives the tensor that holds it."""

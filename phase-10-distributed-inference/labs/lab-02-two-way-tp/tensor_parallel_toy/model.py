@@ -51,8 +51,8 @@ class Attention(nn.Module):
     def __init__(self, config, tp, draw):
         super().__init__()
         self.head_size, self.group = config.head_size, config.num_heads // config.num_kv_heads
-        hidden, bias, keep = config.hidden_size, config.bias, config.keep_gathered
-        self.qkv = ColumnParallelLinear(hidden, config.qkv_sizes, tp, draw, bias, keep)
+        hidden, bias = config.hidden_size, config.bias
+        self.qkv = ColumnParallelLinear(hidden, config.qkv_sizes, tp, draw, bias)
         self.out = RowParallelLinear(hidden, hidden, tp, draw, bias)
 
     def project(self, x):
@@ -73,8 +73,8 @@ class MLP(nn.Module):
 
     def __init__(self, config, tp, draw):
         super().__init__()
-        hidden, bias, keep = config.hidden_size, config.bias, config.keep_gathered
-        self.gate_up = ColumnParallelLinear(hidden, [config.ffn_size] * 2, tp, draw, bias, keep)
+        hidden, bias = config.hidden_size, config.bias
+        self.gate_up = ColumnParallelLinear(hidden, [config.ffn_size] * 2, tp, draw, bias)
         self.down = RowParallelLinear(config.ffn_size, hidden, tp, draw, bias)
 
     def project(self, x):

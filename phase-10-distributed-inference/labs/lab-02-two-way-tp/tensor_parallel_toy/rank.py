@@ -1,4 +1,4 @@
-"""One rank as `launch` starts it: imported once, with Torch, and forked (labkit.nursery)."""
+"""One rank as `launch` starts it: imported once, with Torch, and forked (labkit.ranks)."""
 
 import json
 import sys

@@ -13,7 +13,7 @@ def simulated_link(spec, group):
     """The link that `spec` describes: "simulated:1gbit", "simulated:250mbit"."""
     match = re.fullmatch(r"simulated:(\d+(?:\.\d+)?)([mg])bit", spec)
     if not match or not float(match[1]):
-        raise ValueError(f"link {spec!r} is neither 'auto' nor 'shm' nor like 'simulated:1gbit'")
+        raise ValueError(f"link {spec!r} is neither 'auto' nor like 'simulated:1gbit'")
     return SimulatedLink(group, float(match[1]) * {"m": 1e6, "g": 1e9}[match[2]] / 8)
 
 

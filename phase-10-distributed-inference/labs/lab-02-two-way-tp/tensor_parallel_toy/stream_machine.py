@@ -22,7 +22,9 @@ OPERANDS = {"post_recv": 3, "send": 3, "wait": 3, "wait_send": 3, "gemm": 2, "ad
 
 
 class ScheduleError(ValueError):
-    """What is wrong with a schedule, in one sentence."""
+    """What is wrong with a schedule, in one sentence; spans: what went well before."""
+
+    spans = ()
 
 
 def pipeline_bound(problem, num_ranks, gemm, comm):
@@ -36,13 +38,18 @@ def pipeline_bound(problem, num_ranks, gemm, comm):
     return max(p * gemm, hops * gemm + comm, gemm + hops * comm)
 
 
-def simulate(schedules, problem, gemm=1, comm=1, pieces=1):
+def simulate(schedules, problem, gemm=1, comm=1):
     """One schedule per rank -> {"makespan", "exposed", "busy", "spans"}; ScheduleError if wrong.
 
     `gemm` and `comm` are the times of one chunk. `exposed` is, per rank, the time spent blocked.
     `spans` lists {"rank", "lane" ("gemm" | "send" | "wait"), "name", "start", "end"}.
     """
-    return _Machine(schedules, PROBLEMS[problem], gemm, comm, pieces).run()
+    ranks = _Machine(schedules, PROBLEMS[problem], gemm, comm)
+    try:
+        return ranks.run()
+    except ScheduleError as error:
+        error.spans = ranks.spans
+        raise
 
 
 class _Message:
@@ -52,8 +59,8 @@ class _Message:
 
 
 class _Machine:
-    def __init__(self, schedules, problem, gemm, comm, pieces):
-        self.size, self.pieces, self.gemm_time, self.comm_time = len(schedules), pieces, gemm, comm
+    def __init__(self, schedules, problem, gemm, comm):
+        self.size, self.gemm_time, self.comm_time = len(schedules), gemm, comm
         self.gathered, self.reduced = problem["gathered"], problem["reduced"]
         self.products = problem["products"]
         self.schedules = [
@@ -65,15 +72,12 @@ class _Machine:
         self.messages = {}  # (tensor, chunk, source, destination) -> _Message
         self.queue = [[] for _ in ranks]  # sends of a rank that have not started
         self.wire_free, self.intake_free = [0] * self.size, [0] * self.size
-        self.has = [{(t, c) for t in self.gathered for c in self._owned(r)} for r in ranks]
+        self.has = [{(t, r) for t in self.gathered} for r in ranks]
         self.expected = [set() for _ in ranks]  # what gathers have posted receives for
         self.done = [set() for _ in ranks]
         self.sums = [{} for _ in ranks]  # (tensor, chunk) -> ranks whose share is in it
         self.posted, self.sent = [0] * self.size, [0] * self.size
         self.spans = []
-
-    def _owned(self, rank):
-        return range(rank * self.pieces, (rank + 1) * self.pieces)
 
     def _checked(self, op, rank, index):
         where = f"rank {rank}, operation {index}"
@@ -91,7 +95,7 @@ class _Machine:
                 f"{' or '.join(map(repr, known)) or 'no tensor'}"
             )
         for number, limit, what in [
-            (chunk, self.size * self.pieces, "chunk"),
+            (chunk, self.size, "chunk"),
             *[(peer, self.size, "peer") for peer in op[3:]],
         ]:
             if type(number) is not int or not 0 <= number < limit:
@@ -279,10 +283,10 @@ class _Machine:
     def _unfinished(self):
         """What is wrong when every rank has returned, sentence by sentence."""
         for rank in range(self.size):
-            for tensor, chunk in product(self.products, range(self.size * self.pieces)):
+            for tensor, chunk in product(self.products, range(self.size)):
                 if (tensor, chunk) not in self.done[rank]:
                     yield f"rank {rank} never multiplies {tensor}[{chunk}]"
-            for tensor, chunk in product(self.reduced, self._owned(rank)):
+            for tensor, chunk in product(self.reduced, [rank]):
                 missing = set(range(self.size)) - self.sums[rank][tensor, chunk]
                 if missing:
                     lacks = f"lacks the share of rank {min(missing)}"

@@ -1,0 +1,138 @@
+"""The labs' floor beside the capstone's planner: one step, one rate, and where its time goes."""
+
+from functools import cache
+
+from labbook.labs import solution
+
+from labkit.svg import Drawing
+
+from .panels import SPLITS, WIDTH, key, panels
+
+SHOWN = {  # by chapter, what the reader can explain: name, colour, the planner's terms
+    "reading": ("c0", ("weights, arithmetic", "cache")),
+    "messages": ("c1", ("messages",)),
+    "boundaries and waits": ("c2", ("hops and bubbles", "waits")),
+    "pauses between kernels": ("c3", ("gaps", "launches")),
+    "the host": ("c4", ("host",)),
+}
+
+
+@cache
+def _model(name):
+    solution("capstone")  # puts the capstone's folder on the path
+    from planner import models
+
+    return models.read(name)
+
+
+def _asked(split, clients, name, gpu, nodes, per_node, network, prompt, output):
+    model = _model(name)
+    from planner import hardware
+    from planner.memory import Plan
+    from planner.timing import Load
+
+    box = hardware.box(gpu, nodes, per_node, network=network)
+    return model, Plan(**split), box, Load(prompt, output, clients)
+
+
+@cache
+def step(
+    tp=1, pp=1, replicas=1, clients=1, name="llama-3.1-8b", gpu="h100", nodes=1, per_node=None,
+    network="10 GbE", prompt=1000, output=500,
+):  # fmt: skip
+    """{"floor", "typical", "best", "worst", "terms"}: seconds of one decode step, no prompts."""
+    split = {"replicas": replicas, "tp_size": tp, "pp_size": pp}
+    asked = _asked(split, clients, name, gpu, nodes, per_node, network, prompt, output)
+    from planner import floor
+
+    found = floor.beside(*asked)
+    return found | {"floor": found["floor"]["total"], "least": found["floor"]}
+
+
+@cache
+def rate(
+    tp=1, pp=1, replicas=1, clients=1, name="llama-3.1-8b", gpu="h100", nodes=1, per_node=None,
+    network="10 GbE", prompt=1000, output=500,
+):  # fmt: skip
+    """{"typical", "best", "worst"}: tokens per second under a load, prompts and all."""
+    split = {"replicas": replicas, "tp_size": tp, "pp_size": pp}
+    model, plan, box, load = _asked(
+        split, clients, name, gpu, nodes, per_node, network, prompt, output
+    )
+    from planner import plans
+
+    worst_first = plans.evaluate(model, box, plan, load).times["tokens_per_s"]
+    return dict(zip(("best", "typical", "worst"), worst_first, strict=True))
+
+
+def ms(found):
+    """'5.6 (3.6 to 11.2)': the planner's typical milliseconds and its range."""
+    return "{:.1f} ({:.1f} to {:.1f})".format(
+        *(found[k] * 1e3 for k in ("typical", "best", "worst"))
+    )
+
+
+def tokens(found):
+    """'6,226 (3,100 to 9,200)': the planner's typical tokens per second and its range."""
+    return "{:,.0f} ({:,.0f} to {:,.0f})".format(*(found[k] for k in ("typical", "worst", "best")))
+
+
+def row(name, **asked):
+    """A row of a table: the plan, its floor, and the planner's milliseconds with their range."""
+    found = step(**asked)
+    return [name, f"{found['floor'] * 1e3:.1f}", ms(found)]
+
+
+def tie(first, second, within=0.05):
+    """Whether two rates are one by this arithmetic: typical values closer than `within`."""
+    return abs(first / second - 1) < within
+
+
+def where_the_time_goes(known=5, pipeline=False):
+    """A decode step of our 8B model by TP, batch 1 and 64: the first `known` parts in colour."""
+    plans = {f"TP={n}": {"tp": n} for n in (1, 2, 4, 8)}
+    if pipeline:
+        plans |= {"PP=4": {"pp": 4}}
+    drawn = [_steps(plans, batch, known) for batch in (1, 64)]
+    eight = step(tp=8)
+    split = sum(eight["terms"][term] for name in ("reading", "messages") for term in SHOWN[name][1])
+    left = 1 - split / eight["typical"]
+    caption = {
+        1: "Reading is what a split divides; the pale rest of the step hardly shrinks.",
+        2: "Messages appear with the split and stay while the reading shrinks.",
+        3: "A pipeline adds waiting and divides nothing that one token waits for.",
+    }.get(known, f"At TP=8 and batch 1, {left:.0%} of the step is neither reading nor messages.")
+    return panels(
+        drawn,
+        f"{caption} One decode step of Llama-3.1-8B on H100s over NVLink, at 1,250 tokens of "
+        "context. Bars: a typical box. Thick outline: the floor, the least that the best box needs "
+        "for reading and for what the split sends; a typical box reads more slowly, so a bar may "
+        "be longer." + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
+    )
+
+
+def _steps(plans, batch, known):
+    found = {name: step(clients=batch, **split) for name, split in plans.items()}
+    scale = (WIDTH - 92) / max(one["typical"] for one in found.values())
+    d, said = Drawing(WIDTH, 44 + 34 * len(plans) + 24 * (known // 2 + 1)), []
+    d.text(6, 18, f"batch {batch}", "fg", "start", 14, "bold")
+    for line, (name, one) in enumerate(found.items()):
+        x, y, told = 56.0, 30 + 34 * line, []
+        d.text(6, y + 16, name, SPLITS[name[:2]], "start", 13, "bold")
+        for place, (part, (colour, terms)) in enumerate(SHOWN.items()):
+            seconds = sum(one["terms"][term] for term in terms)
+            shown = place < known
+            d.rect(x, y, seconds * scale, 22, colour if shown else "idle", "edge" * shown)
+            x += seconds * scale
+            told += [f"{part} {seconds * 1e3:.2f} ms"] * shown
+        floor = one["floor"] * scale
+        corners = [(56, y - 2), (56 + floor, y - 2), (56 + floor, y + 24), (56, y + 24)]
+        d.line([*corners, corners[0]], "fg", "thick")
+        total = f"{one['typical'] * 1e3:.1f}"
+        d.text(min(x + 4, WIDTH - 24), y + 16, total, "muted", "start", 12)
+        least = f"floor {one['floor'] * 1e3:.1f} ms of {total}"
+        said.append(f"{name}: {least}, " + ", ".join(told))
+    rest = {} if known == len(SHOWN) else {"not explained yet": "idle"}
+    names = {part: colour for part, (colour, _) in list(SHOWN.items())[:known]}
+    key(d, 38 + 34 * len(plans), names | rest)
+    return d, f"One decode step at batch {batch}. " + "; ".join(said) + "."

@@ -1,0 +1,33 @@
+"""What a step of the 8B model reads, meets and gathers."""
+
+import figures
+from labbook.amounts import KIB, human_bytes
+from labbook.labs import fact, model, solution
+
+lab02 = solution("lab-02")
+lab03 = solution("lab-03")
+
+reading = sum(
+    figures.engine.read_us()[n] for n in ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+)
+meeting = 2 * fact("cus0231")
+
+small_kib, large_kib = human_bytes(256 * KIB), human_bytes(512 * KIB)
+takes = [
+    [f"below {small_kib}", "FlashInfer", "vLLM's own kernel, one-shot"],
+    [
+        f"from there to {large_kib}",
+        "FlashInfer",
+        "[symmetric memory](glossary.md#symmetric-memory): the switch adds",
+    ],
+    ["above", "symmetric memory", "the same"],
+    ["what none of them accepts", "NCCL", "NCCL"],
+]
+
+shape = model("llama-3.1-8b")
+step = lab02.collectives_per_step(shape, 2, 1, 1, element_bytes=2)
+scores, added = step["all_gather_bytes"], step["all_reduce_bytes"]
+launch_s, hop_s, busbw = (
+    sum(lab03.LINKS["NVLink 4"][name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s")
+)
+equal = (launch_s + hop_s) * busbw / (scores / 2)  # requests whose bytes take as long

@@ -1,0 +1,105 @@
+"""Lab 05, experts: what the page computes of traffic, skew and the recorded engines."""
+
+import figures
+import numpy as np
+from labbook.labs import capture, solution
+
+lab05 = solution("lab-05")
+
+from collectives import record, run_ranks  # noqa: E402
+
+e = figures.experts
+ring, gathered, exchanged = e.traffic_of_four()
+given = e._given()
+r1, h200 = given.MODELS["DeepSeek-R1"], given.MACHINES["8 x H200"]
+mixtral = given.MODELS["Mixtral-8x7B"]
+expert_bytes = 3 * r1["hidden_size"] * r1["expert_ffn"] * r1["expert_weight_bytes"]
+few, many = (lab05.expected_experts(256, 8, n) for n in (8, 512))
+fair, unfair = (e.busiest_over_mean(shares, 100) for shares in e.SHARES.values())
+cross = e.crossing(2000)
+tp, dealt, dp = e.PLANS
+full = e.room(2000, tp)
+rows = {row["name"]: row for row in given.ROWS}
+missed = [row["name"] for row in given.ROWS if row["missed"]]
+
+
+def order(row):
+    """(faster, slower): the bill's milliseconds for what was measured faster, and slower."""
+    shape = given.MODELS[row["model"]], given.MACHINES[row["machine"]]
+    return [
+        1e3
+        * lab05.moe_step_s(
+            row["tokens"], 0, ep, False, given.busiest_of(shape[0]["num_experts"], ep), *shape
+        )
+        for ep in (row["faster"], row["slower"])
+    ]
+
+
+# one sparse layer with 8 ranks, each with its own 5 tokens, on the ledger
+rng = np.random.default_rng(5)
+placement = lab05.place_in_order(16, 8)
+W1, W2 = rng.standard_normal((16, 12, 4)), rng.standard_normal((16, 4, 12))
+own = [lab05.route(rng.standard_normal((5, 16)), 2, True) for _ in range(8)]
+held = [
+    (rng.standard_normal((5, 12)), *own[r], W1[placement == r], W2[placement == r], placement)
+    for r in range(8)
+]
+with record() as by_gather:
+    one = run_ranks(lab05.gathered_rank, [(*args, [5] * 8) for args in held])
+with record() as by_exchange:
+    other = run_ranks(lab05.exchanged_rank, held)
+said = lab05.traffic_bytes([ids for ids, _ in own], placement, 12, 8)
+counted = [8 * ledger.sent_bytes_per_rank for ledger in (by_gather, by_exchange)]
+
+
+def seen(name):
+    return capture(f"lab-05/captures/{name}/report.json")
+
+
+names = {"one": "one rank", "tp": "sliced", "ep": "dealt out", "dp": "attention-DP, dealt out"}
+runs = {(m, way): seen(f"{m}-{way}") for m in ("deepseek", "mixtral") for way in names}
+
+
+def tokens_of(way, model):
+    ranks = runs[model, way]["ranks"]
+    return [a for r in ranks for a in r["tokens"]] if way == "dp" else ranks[0]["tokens"]
+
+
+def shown(model, way):
+    ranks = runs[model, way]["ranks"]
+    experts = [next(iter(rank["experts"].values())) for rank in ranks]
+    weights = [sum(p["bytes"] for p in rank["parameters"].values()) for rank in ranks]
+    cached = [rank["kv_cache"]["tokens_reported"] for rank in ranks]
+    where = ", ".join(f"{held[0]}-{held[-1]}" for held in experts)
+    in_all = sum(cached) if way == "dp" else cached[0]
+    return [model, names[way], where, f"{max(weights):,}", f"{in_all:,}"]
+
+
+watched = [shown(model, way) for model, way in runs if way != "one"]
+cache = {key: run["ranks"][0]["kv_cache"]["tokens_reported"] for key, run in runs.items()}
+data_parallel = runs["deepseek", "dp"]["ranks"]
+asked = [count for _, count in runs["deepseek", "dp"]["requests"]]
+chosen = [np.array(rank["ids"][0]) for rank in data_parallel]
+first = data_parallel[0]["steps"][0]
+foretold, needed = lab05.traffic_bytes(chosen, lab05.place_in_order(8, 2), 256, 4)
+
+
+def ways(ep):
+    return "sliced" if ep == 1 else f"dealt out {ep} ways"
+
+
+lines = [
+    [
+        row["name"],
+        row["machine"],
+        ways(row["faster"]),
+        ways(row["slower"]),
+        *(f"{ms:.1f}" for ms in order(row)),
+        "no" if row["missed"] else "yes",
+    ]
+    for row in given.ROWS
+]
+agree = all((order(row)[0] < order(row)[1]) != bool(row["missed"]) for row in given.ROWS)
+
+work, every = [3, 17, 0, 8], 16
+steps, dummies = lab05.steps_of_lockstep(work, every)

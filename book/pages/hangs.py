@@ -1,0 +1,28 @@
+"""The recorded hangs, and what lab 06 finds in them."""
+
+from labbook.labs import capture, solution
+
+lab06 = solution("lab-06")
+
+
+answers = capture("lab-06/recordings/answers.json")
+runs = {number: capture(f"lab-06/recordings/{int(number):02}-0.json") for number in answers}
+found = {number: lab06.diagnose_hang(evidence) for number, evidence in runs.items()}
+
+
+def case(cause):
+    return next(runs[number] for number, answer in answers.items() if answer["cause"] == cause)
+
+
+def share(rank, looks_s):
+    return (rank["cpu_s"][1] - rank["cpu_s"][0]) / (looks_s[1] - looks_s[0])
+
+
+def last_line(rank):
+    return rank["log"][-1].split(": ", 1)[-1]
+
+
+idle, raised, order = case("idle"), case("raised"), case("circular")
+address, shape, killed = case("wrong-address"), case("shape"), case("killed")
+slow, sums = case("slow"), case("corrupt-link")
+failed, dead, hung = runs["14"], runs["15"], runs["17"]  # vLLM's own server

@@ -1,0 +1,174 @@
+"""What the recorded incidents hold, and how far the faults lie from healthy days."""
+
+import re
+import statistics
+
+import figures
+from labbook.labs import model, solution
+
+lab02 = solution("lab-02")
+capstone = solution("capstone")
+
+from incidents import recorded, simulated  # noqa: E402
+
+known = recorded.answers()
+looks = [look for name, look in vars(capstone).items() if name.startswith("look_at_")]
+documented = {"healthy"}
+for look in looks:
+    documented |= set(re.findall(r'^ *"([a-z-]+)" ', look.__doc__, re.M))
+asked = [
+    ["the start-up", "smaller world sizes than planned?", "replicas"],
+    ["", "more KV heads held than there are?", "copied-heads"],
+    ["ranks of tensor parallelism", "others on a core, not the slow rank's?", "disturbed"],
+    ["", "one computes longer, core shared?", "busy-neighbour"],
+    ["", "one computes longer, core its own?", "slow-rank"],
+    ["", "the typical transfer longer?", "slow-link"],
+    ["", "only the slowest transfers longer?", "unsteady-link"],
+    ["stages of a pipeline", "fewer requests in flight than stages?", "starved"],
+    ["", "one stage busier than the others?", "slow-stage"],
+    ["a training step", "a larger share of it spent waiting?", "no-overlap"],
+    ["none of these", "", "healthy"],
+]
+causes = [cause for _, _, cause in asked]
+questions = []
+for of, question, cause in asked:
+    questions += [[f"<strong>{of}</strong>", ""]] if of and question else []
+    questions.append([question or f"<strong>{of}</strong>", f"<code>{cause}</code>"])
+
+
+def number_of(cause):
+    return next(n for n, answer in sorted(known.items()) if answer["cause"] == cause)
+
+
+def decode_steps(evidence):
+    steps = evidence["ranks"][0]["steps"]
+    return sorted(s["end_us"] - s["start_us"] for s in steps if s["tokens"] == s["requests"])
+
+
+def last_ones(evidence):
+    """How often each rank is the last to come to a collective."""
+    last = [0] * len(evidence["ranks"])
+    for steps in zip(*(rank["steps"] for rank in evidence["ranks"]), strict=True):
+        for calls in zip(*(step["collectives"] for step in steps), strict=True):
+            stays = [left - entered for *_, entered, left in calls]
+            last[stays.index(min(stays))] += 1
+    return [count / sum(last) for count in last]
+
+
+healthy = next(
+    recorded.load(n)
+    for n, a in sorted(known.items())
+    if a["cause"] == "healthy" and "ranks" in recorded.load(n)
+)
+neighbour = recorded.load(number_of("busy-neighbour"))
+messages = lab02.collectives_per_step(model("qwen2.5-72b"), 8, 1, 1)["all_reduces"]
+alone_s, pair_s = (
+    figures.times.step(clients=64, **way)["typical"] for way in ({"replicas": 2}, {"tp": 2})
+)
+
+
+def late(p):
+    return 1 - (1 - p) ** messages
+
+
+busy = [statistics.fmean(column) for column in zip(*neighbour["processor"]["ranks"], strict=True)]
+
+
+def least(cause, number):
+    number_of_case = number_of(cause)
+    repeats = range(recorded.repeats(number_of_case))
+    runs = [recorded.load(number_of_case, repeat) for repeat in repeats]
+    return min(capstone.diagnose(run)["numbers"][number] for run in runs)
+
+
+seen = []
+for n, answer in known.items():
+    for repeat in range(recorded.repeats(n)):
+        numbers = dict(capstone.diagnose(recorded.load(n, repeat))["numbers"])
+        if "waited" in numbers:
+            numbers["lost"] = numbers["waited"] - numbers["usually_waited"]
+        seen.append((answer["cause"], numbers))
+lines = {"compute_ratio": f"{(1.25 * 1.5) ** 0.5:.2f}", "foreign": "0.10", "transfer_ratio": "1.6"}
+lines |= {"tail_ratio": "2.4", "busy_ratio": "1.37", "lost": "0.10"}
+apart = []
+for name, what, of_causes in (
+    (
+        "compute_ratio",
+        "a rank's median computing, with the fastest one's",
+        ("slow-rank", "busy-neighbour"),
+    ),
+    ("foreign", "the share of a core that others used", ("busy-neighbour", "disturbed")),
+    ("transfer_ratio", "a decode step's median transfer, with the healthy run's", ("slow-link",)),
+    ("tail_ratio", "its 99th percentile, with the healthy run's", ("unsteady-link",)),
+    ("busy_ratio", "a stage's median busy time, with the typical stage's", ("slow-stage",)),
+    ("lost", "the share of a training step waited, less the healthy run's", ("no-overlap",)),
+):
+    others = [n[name] for cause, n in seen if name in n and cause not in of_causes]
+    faulty = [n[name] for cause, n in seen if name in n and cause in of_causes]
+    apart.append([what, f"{max(others):.2f}", f"{min(faulty):.2f}", lines[name]])
+slowest_ratio = least("slow-link", "transfer_ratio")
+tail_ratio = least("unsteady-link", "tail_ratio")
+
+said = capstone.diagnose(neighbour)
+parts, usual = capstone.decompose(neighbour), capstone.decompose(neighbour["healthy"])
+
+
+def ms(values, run):
+    """The median over decode steps."""
+    steps = zip(values, run["ranks"][0]["steps"], strict=True)
+    return f"{statistics.median(v for v, s in steps if s['tokens'] == s['requests']) / 1e3:.2f}"
+
+
+neighbour_rows = []
+for name, p, run in (("healthy day", usual, neighbour["healthy"]), ("today", parts, neighbour)):
+    transfer = ms([sum(step) for step in p["transfer_us"]], run)
+    for rank in (0, 1):
+        own = [ms(p[of][rank], run) for of in ("compute_us", "wait_us")]
+        neighbour_rows.append([name, rank, *own, transfer])
+
+kinds = (
+    ("healthy", {}),
+    ("slow: every step", {"latency_factor": 4.0}),
+    ("unsteady: one step in ten", {"latency_factor": 12.0, "bad_steps": 0.1}),
+)
+link_rows, median_of = [], {}
+for name, fault in kinds:
+    run, _ = simulated.tensor_parallel(7, num_steps=400, link=(100.0, 2000.0), **fault)
+    steps = decode_steps(run)
+    median_of[name] = statistics.median(steps)
+    worst = steps[int(0.99 * len(steps))]
+    link_rows.append([name, f"{median_of[name] / 1e3:.1f}", f"{worst / 1e3:.1f}"])
+ratio = median_of["unsteady: one step in ten"] / median_of["healthy"]
+
+starved = capstone.diagnose(recorded.load(number_of("starved")))
+
+stage = capstone.diagnose(recorded.load(number_of("slow-stage")))
+
+exposed = capstone.diagnose(recorded.load(number_of("no-overlap")))
+
+days = figures.engine.tuesday_parts()
+computing, waiting, moving = days["today"]
+usual_compute, usual_wait, usual_moving = days["healthy"]
+suspect = computing.index(max(computing))
+others = [x for rank, x in enumerate(computing) if rank != suspect]
+longer = (computing[0] + waiting[0] + moving) / (usual_compute[0] + usual_wait[0] + usual_moving)
+
+slow_runs = [
+    recorded.load(number_of("slow-link"), repeat)
+    for repeat in range(recorded.repeats(number_of("slow-link")))
+]
+intercepts = [capstone.diagnose(run)["numbers"]["latency_us"] for run in slow_runs]
+by_keys = {}
+for n in sorted(known):
+    keys = tuple(sorted(set(recorded.load(n)) - {"plan", "healthy"}))
+    by_keys.setdefault(keys, []).append(f"{n:02}")
+whose = {"ranks": "vLLM, ranks of tensor parallelism", "stages": "vLLM, stages of a pipeline"}
+whose |= {"microbatches": "lab 04's pipeline", "spans": "a training step of lab 02's toy"}
+kept = [
+    [
+        " ".join(numbers),
+        next(of for key, of in whose.items() if key in keys),
+        ", ".join(f"`{k}`" for k in keys),
+    ]
+    for keys, numbers in by_keys.items()
+]

@@ -1,0 +1,57 @@
+"""Lab 05, latent attention: caches, the published ratio, a context over three ranks."""
+
+import figures
+import numpy as np
+from labbook.labs import solution
+
+lab05 = solution("lab-05")
+
+from collectives import record, run_ranks  # noqa: E402
+
+e = figures.experts
+given = e._given()
+r1 = given.MODELS["DeepSeek-R1"]
+flash = given.MODELS["DeepSeek-V4-Flash"]
+heads, head_dim, latent, rotary = 128, 128, 512, 64
+expanded = heads * (head_dim + rotary + head_dim) * 2
+kept = lab05.cache_bytes_per_token(1, r1["head_bytes"], 1, False)
+grouped = 2 * 8 * 128 * 2
+
+memory = 0.95 * 183359 * 2**20
+tables = 2 * 129280 * flash["hidden_size"] * 2
+attention = flash["num_layers"] * flash["attention_weights"] + tables
+experts = (
+    flash["num_layers"] * 256 * 3 * flash["hidden_size"] * flash["expert_ffn"]
+    * flash["expert_weight_bytes"]
+)  # fmt: skip
+fits = {dp: lab05.requests_that_fit(memory, attention, experts, 1e9, 8, dp) for dp in (False, True)}
+ratio = fits[True] / fits[False]
+published = 156.9 / 20.43
+copies = (1 - 1 / 8) * attention
+own_weights, other_weights = e.join_weights()
+
+cache_rows = []
+for name, kv_heads, head_bytes in (
+    ("one latent (MLA)", 1, r1["head_bytes"]),
+    ("8 KV heads (GQA)", 8, 512),
+    ("1 KV head (MQA)", 1, 512),
+):
+    per = [lab05.cache_bytes_per_token(kv_heads, head_bytes, p, False) for p in (1, 8)]
+    dp = lab05.cache_bytes_per_token(kv_heads, head_bytes, 8, True)
+    gain = per[0] / per[1], 8 * per[0] / dp
+    cache_rows.append([name, *(f"{n:,}" for n in (*per, dp)), *(f"{g:.0f} x" for g in gain)])
+
+rng = np.random.default_rng(6)
+q, k, v = (
+    rng.standard_normal((4, 8)),
+    rng.standard_normal((10, 4, 8)),
+    rng.standard_normal((10, 4, 8)),
+)
+whole, _ = lab05.attention_part(q, k, v)
+with record() as ledger:
+    parts = run_ranks(lab05.context_rank, [(q, k[r::3], v[r::3]) for r in range(3)])
+averaged = np.mean([lab05.attention_part(q, k[r::3], v[r::3])[0] for r in range(3)], axis=0)
+most = e.room(8000, e.PLANS[0])
+long_context = {
+    p: e.step_ms(most, 8000, plan) for p, plan in zip(("tp", "ep", "dp"), e.PLANS, strict=True)
+}

@@ -1,0 +1,199 @@
+"""The capstone: one 72B model on two boxes, as the planner places it."""
+
+import contextlib
+import dataclasses
+import functools
+import io
+import itertools
+import shlex
+import textwrap
+
+from labbook.labs import lab, solution
+
+from labkit.loading import load_module
+
+capstone = solution("capstone")
+
+from planner import facts, hardware, memory, models, plans, rules_of_thumb, timing  # noqa: E402
+from planner.timing import Load  # noqa: E402
+
+place = load_module(lab("capstone").path / "place.py")
+big = models.read("qwen2.5-72b")
+box = hardware.box("h100", 2, 8, network="10 GbE")
+faster = hardware.box("h100", 2, 8)
+load = Load(2000, 500, 64, max_model_len=big.max_positions)
+TTFT_S, TPOT_S = 0.5, 0.03
+found = plans.choose(plans.evaluate_all(big, box, load)[0], TTFT_S, TPOT_S)
+candidates, forbidden = plans.evaluate_all(big, box, load)
+by_name = {c.name: c for c in candidates}
+
+
+def one(tp):
+    return plans.evaluate(big, box, memory.Plan(1, tp), load).memory
+
+
+def run(arguments):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        place.main(shlex.split(arguments))
+    return printed.getvalue().rstrip("\n").split("\n")
+
+
+two, four = one(2), one(4)
+roomiest, tightest = (
+    memory.verdicts(big, memory.Plan(1, 2), box.at(mood), load)
+    for mood in (hardware.BEST, hardware.WORST)
+)
+
+bus = plans.evaluate(big, box, memory.Plan(2, 8), load)
+riders, stop_s = load.concurrency // 2, bus.terms["total"]
+together = min(riders, load.batched_tokens // load.prompt)
+board_s = timing.prefill_s(big, bus.plan, box.at(hardware.TYPICAL), load, together)
+lap_s = load.output * stop_s + riders * board_s
+
+where = plans.MEASUREMENTS
+meaning = {
+    "memory_share": "of the printed bandwidth",
+    "flops_share": "of the printed FLOP/s",
+    "overlap_lost": "of the shorter roof, not hidden",
+    "attention_share": "of the FLOP/s, in attention",
+    "expert_skew": "tokens^x of them choose independently",
+    "hop_us": "µs to hand on to the next stage, beside the link's own hop",
+    "lockstep": "lost per doubling of ranks",
+    "uneven": "stages wait for the largest microbatch",
+    "runtime_gb": "GB of CUDA context",
+    "graphs_gb": "GB of CUDA graphs",
+    "peers_gb": "GB of NCCL's buffers",
+    "activations": "times our sum of activations",
+}
+constant_rows = [[f"`{n}`: {meaning[n]}", *hardware.CONSTANTS[n], where[n]] for n in meaning]
+engine = {
+    "layer_us": "µs of pauses a layer (*gaps*)",
+    "step_us": "µs of the *host* a step",
+    "sequence_us": "and for each sequence",
+}
+constant_rows += [[f"`{n}`: {engine[n]}", *hardware.ENGINES["vllm"][n], where[n]] for n in engine]
+
+command = (
+    f"--model qwen2.5-72b --gpu h100 --gpus 8 --nodes 2 --prompt {load.prompt} --output"
+    f" {load.output} --concurrency {load.concurrency} --ttft {TTFT_S} --tpot {TPOT_S}"
+    ' --network "10 GbE"'
+)
+lines = run(command)
+start = next(i for i, line in enumerate(lines) if line.startswith("All "))
+end = next(i for i, line in enumerate(lines) if line == "Type")
+closer = [
+    line
+    for line in run(command.replace("h100", "b200").replace("--nodes 2", "--nodes 1"))
+    if line.startswith(("Choice", "Runner-up", "It would win if"))
+][:3]
+verdict = next(i for i, line in enumerate(lines) if line.startswith("Choice"))
+rates = {c.name: c.times["tokens_per_s"][1] for c in candidates if c.times}
+rated = plans.evaluate_all(big, faster, load)[0]
+by_rdma = {c.name: c.times["tokens_per_s"][1] for c in rated if c.times}
+best_plan, roomy = found["choice"], by_name["4 x TP4"]
+per_replica = load.concurrency // best_plan.plan.replicas
+step_s = best_plan.terms["total"]
+prompts = min(per_replica, load.batched_tokens // load.prompt)
+prompt_s = timing.prefill_s(big, best_plan.plan, box.at(hardware.TYPICAL), load, prompts)
+served = capstone.serve(step_s, prompt_s, load.output, per_replica, per_replica)
+kept = load.prompt + round(box.at(hardware.TYPICAL)["reserved_output"] * load.output)
+share = per_replica * prompt_s / (load.output * step_s + per_replica * prompt_s)
+ahead_s = share * (per_replica - 1) * prompt_s / 2
+crowd = dataclasses.replace(load, concurrency=512)
+crowded = plans.evaluate(big, box, best_plan.plan, crowd).terms
+
+
+def span(c, key):
+    low, middle, high = (1e3 * n for n in c.times[key])
+    return f"{middle:,.3g} ({low:,.3g} to {high:,.3g})"
+
+
+plan_rows = [
+    [
+        c.name,
+        f"{c.memory['longest_context']:,}",
+        span(c, "ttft_s"),
+        span(c, "tpot_s"),
+        f"{c.times['tokens_per_s'][1]:,.0f}",
+    ]
+    for c in sorted(candidates, key=lambda c: -rates.get(c.name, 0))
+    if c.times and c.times["ttft_s"][1] < 1 and rates[c.name] > 2000
+]
+
+
+def shown(part):
+    how = dict(width=88, subsequent_indent=" " * 6, break_on_hyphens=False)
+    folded = [piece for line in part for piece in textwrap.wrap(line, **how) or [""]]
+    return "```text\n" + "\n".join(folded) + "\n```"
+
+
+axes = {
+    "model": ["Llama-3.1-8B", "Qwen2.5-72B", "gpt-oss-120b", "DeepSeek-V3"],
+    "gpu": ["H100"],
+    "gpus": [1, 2, 4, 8, 16],
+    "prompt": [2000],
+    "output": [500],
+    "clients": [1, 16, 64, 256],
+}
+read, box_of = functools.cache(models.read), functools.cache(hardware.box)
+best_of = {}
+
+
+def candidates_of(name, gpu, gpus, prompt, output, clients):
+    on = box_of(gpu, max(1, gpus // 8), min(gpus, 8))
+    return plans.evaluate_all(read(name.lower()), on, Load(prompt, output, clients))[0]
+
+
+for case in itertools.product(*axes.values()):
+    running = [c for c in candidates_of(*case) if c.times]
+    best_of[case] = running and max(running, key=lambda c: c.times["tokens_per_s"][1])
+
+
+def cell(*case):
+    return best_of[case].name if best_of[case] else "does not fit"
+
+
+table_rows = [
+    [n, *(cell(n, "H100", g, 2000, 500, 64) for g in axes["gpus"])] for n in axes["model"]
+]
+turned = [
+    case
+    for case, found in best_of.items()
+    if found and case[-1] == 1  # and its plan loses more than a tie where there are many clients
+    for many in [(*case[:-1], axes["clients"][-1])]
+    if {c.name: c.times["tokens_per_s"][1] for c in candidates_of(*many) if c.times}[found.name]
+    < 0.95 * best_of[many].times["tokens_per_s"][1]
+]
+rates_of = {c: found.times["tokens_per_s"][1] for c, found in best_of.items() if found}
+small_gain = [
+    c for c in rates_of if rates_of.get((*c[:2], 2 * c[2], *c[3:]), 1e9) < 1.5 * rates_of[c]
+]
+
+
+def one_of_each(first, second):
+    """A sentence for each half of the exercise, of one of the cases that answer it."""
+
+    def case(name, gpu, gpus, prompt, output):
+        return f"{name} on {gpus} × {gpu}, {prompt:,} tokens in and {output} out"
+
+    best = ", ".join(f"{n}: {cell(*first[:-1], n)}" for n in axes["clients"])
+    more = (*second[:2], 2 * second[2], *second[3:])
+    rates = f"{rates_of[second]:,.0f} tokens/s become {rates_of[more]:,.0f}"
+    return (
+        f"{case(*first[:-1])}, by the number of clients: {best}. {case(*second[:-1])}, "
+        f"{second[-1]} clients: with twice as many GPUs {rates}."
+    )
+
+
+told = run("facts")
+first = next(i for i, line in enumerate(told) if "sources judged" in line)
+last = next(i for i, line in enumerate(told) if "best plan in all" in line)
+rows = facts.load_rows()
+judged = [facts.judge(row) for row in rows]
+apart = [fact.left_out for fact in judged]
+regrets = {
+    rule: rules_of_thumb.judge(rule, judged)["regret"]
+    for rule in (*rules_of_thumb.TAKES, *rules_of_thumb.FITS)
+}
+largest_is_worst = regrets["always the largest"] == max(r for r in regrets.values() if r)

@@ -1,0 +1,88 @@
+"""One pool or two: the recorded run, the transfer, the loads."""
+
+import figures
+from labbook.labs import capture, model, solution
+
+lab02 = solution("lab-02")
+lab03 = solution("lab-03")
+capstone = solution("capstone")
+
+run = capture("lab-02/captures/pools/report.json")
+shape = lab02.model_shape(run["model_config"])
+moved = run["decode"]["cached_tokens"]
+counted = sum(file["bytes"] for file in run["files"])
+block = run["decode"]["kv_cache"]["block_size"]
+
+large, context = model("qwen2.5-72b"), 131072
+cache_bytes = context * lab02.kv_bytes_per_token(large, 1)
+link = lab03.LINKS["400 GbE"]
+rate = sum(link["busbw_bytes_per_s"]) / 2
+at_end = capstone.transfer_s(cache_bytes, rate, 3e-5, large["num_layers"], 1, False)
+
+small = model("llama-3.1-8b")
+prefill_s, step_s = figures.pools.prompt_and_step(2000)
+prompt_bytes = 2000 * lab02.kv_bytes_per_token(small, 1)
+
+
+def sent(name, layer_by_layer):
+    one = lab03.LINKS[name]
+    speed = sum(one["busbw_bytes_per_s"]) / 2
+    hop_s = sum(one["a_s"]) / 2
+    return capstone.transfer_s(
+        prompt_bytes, speed, hop_s, small["num_layers"], prefill_s, layer_by_layer
+    )
+
+
+sequence_s = (
+    (2000 + 200 / 2)
+    * lab02.kv_bytes_per_token(small, 1)
+    / (lab03.GPUS["H100"]["memory_bytes_per_s"] * lab03.ACHIEVED_BANDWIDTH)
+)
+
+
+def choice(requests_per_s, output_tokens, prefill=prefill_s, engines=8):
+    asked = (requests_per_s, engines, prefill, output_tokens, step_s, sequence_s)
+    return capstone.pools_or_one(*asked, sent("400 GbE", True))
+
+
+def one_pool_tpot(requests_per_s, output_tokens):
+    """Of one pool, by letting it be the only choice within reach."""
+    busy = requests_per_s * prefill_s / 8
+    return step_s / (1 - busy - requests_per_s / 8 * output_tokens * sequence_s)
+
+
+def one_pool_ttft(requests_per_s, output_tokens):
+    busy = requests_per_s * prefill_s / 8
+    return prefill_s * (1 + busy / (1 - busy) / 2) + one_pool_tpot(requests_per_s, output_tokens)
+
+
+rows = [
+    [
+        name,
+        run["num_prompt"] - run[role]["cached_tokens"],
+        run[role]["cached_tokens"],
+        len(run[role]["tokens"]),
+    ]
+    for role, name in (
+        ("alone", "one engine"),
+        ("prefill", "first pool"),
+        ("decode", "second pool"),
+    )
+]
+
+load_rows = []
+for load in (4, 16, 32, 48):
+    best, alone = choice(load, 200), one_pool_tpot(load, 200)
+    pools = best["first_pool"]
+    load_rows.append(
+        [
+            load,
+            f"{load * prefill_s / 8:.0%}",
+            f"{alone * 1e3:.1f}",
+            f"{best['tpot_s'] * 1e3:.1f}",
+            f"{pools} + {8 - pools}" if pools else "one pool",
+            f"{load * prefill_s / pools:.0%}" if pools else "",
+            f"{best['ttft_s'] * 1e3:,.0f}",
+        ]
+    )
+crowded = choice(48, 200)

@@ -1,0 +1,142 @@
+"""Plain values over a socket, between the tests' process and a cell: JSON lines, never a pickle.
+
+What JSON has stands for itself; all else is an object of one entry, named by its tag. The types are
+an allow-list: `plain` builds these and no others, whatever the other side writes.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+MAX_LINE_BYTES = 32 << 20
+MAX_COLLISIONS = 4  # of a dict's keys: what has one hash is compared, each with each
+DTYPES = {
+    name: np.dtype(name) for name in "bool float16 float32 float64 complex64 complex128".split()
+}
+DTYPES |= {
+    f"{sign}int{bits}": np.dtype(f"{sign}int{bits}")
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+}
+OF_JSON = frozenset((type(None), bool, int, float, str))
+
+
+class Unsendable(TypeError):
+    """The value is not one of the plain types; str() says which type it is."""
+
+
+def tagged(value):
+    """What JSON has, for `value`; a value of a class of its own as the plain one that it is."""
+    kind = type(value)
+    if kind in OF_JSON:
+        return value
+    if kind is list or kind is tuple:
+        if not OF_JSON.issuperset(map(type, value)):
+            value = [tagged(item) for item in value]
+        return value if kind is list else {"tuple": value}
+    if kind is dict:
+        return {"dict": [[tagged(key), tagged(item)] for key, item in value.items()]}
+    if kind is np.ndarray and value.dtype.name in DTYPES and value.dtype.isnative:
+        if value.nbytes > MAX_LINE_BYTES:  # a broadcast view is small until it is written out
+            raise Unsendable(f"an array of {value.nbytes} bytes")
+        data = base64.b64encode(value.tobytes()).decode()
+        return {"array": [value.dtype.name, list(value.shape), data]}
+    if isinstance(value, np.generic) and value.dtype.name in DTYPES:
+        return {"scalar": tagged(np.asarray(value))["array"]}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if kind is Fraction:
+        return {"fraction": [int(value.numerator), int(value.denominator)]}
+    if kind is slice:
+        return {"slice": [tagged(bound) for bound in (value.start, value.stop, value.step)]}
+    for base, make in AS_IT_IS.items():
+        if isinstance(value, base):
+            return tagged(make(value))
+    raise Unsendable(f"a {kind.__module__}.{kind.__qualname__}".replace(" builtins.", " "))
+
+
+def _native(array):
+    """In this machine's byte order, long doubles as float64, objects such as Fractions as lists."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise Unsendable("a masked array")
+    if array.dtype.kind not in "biufc":
+        return array.tolist()
+    known = array.dtype.name in DTYPES
+    return np.asarray(array, array.dtype.newbyteorder("=") if known else np.float64)
+
+
+AS_IT_IS = {  # whatever a class of one's own makes of str(), float() or iteration
+    np.ndarray: _native,
+    np.longdouble: float,
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    Fraction: lambda value: Fraction(int(value.numerator), int(value.denominator)),
+    list: lambda value: [*list.__iter__(value)],
+    tuple: lambda value: (*tuple.__iter__(value),),
+    dict: lambda value: dict(dict.items(value)),
+    Mapping: dict,
+    Sequence: list,  # a deque or an array.array, which the checks look at by place
+}
+
+
+def plain(value):
+    """The value of what JSON has. ValueError, TypeError, LookupError or the like for all else."""
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if kind is list:
+        return value if _SIMPLE.issuperset(map(type, value)) else [plain(item) for item in value]
+    if kind is not dict:
+        return value
+    ((tag, inside),) = value.items()
+    if tag == "tuple":
+        return tuple(plain(inside))
+    if tag == "dict":
+        pairs = [(plain(key), plain(item)) for key, item in inside]
+        if len(pairs) - len({hash(key) for key, _ in pairs}) > MAX_COLLISIONS:
+            raise ValueError("a dict with many keys of the same hash")
+        return dict(pairs)
+    if tag in ("array", "scalar"):
+        name, shape, data = inside
+        array = np.frombuffer(base64.b64decode(data), DTYPES[name]).reshape(shape).copy()
+        return array if tag == "array" else array[()]
+    if tag == "bytes":
+        return base64.b64decode(inside)
+    if tag == "fraction":
+        return Fraction(*map(int, inside))
+    if tag == "slice":
+        return slice(*map(plain, inside))
+    raise ValueError("no such tag")
+
+
+_SIMPLE = frozenset((type(None), bool, int, float))
+
+
+def line_of(message):
+    return json.dumps(tagged([*message])).encode() + b"\n"
+
+
+class Link:
+    """One end of a socket: a message is a list of plain values."""
+
+    def __init__(self, sock):
+        self.sock, self._file, self.line = sock, sock.makefile("rb"), b""
+        self.busy = False  # a question is out
+
+    def send(self, *message):
+        self.sock.sendall(line_of(message))
+
+    def receive(self):
+        """The next message, which stays in `line`; EOFError when the other side is gone."""
+        self.line = self._file.readline(MAX_LINE_BYTES)
+        if not self.line.endswith(b"\n"):
+            raise EOFError
+        return plain(json.loads(self.line))
+
+    def close(self):
+        self._file.close()
+        self.sock.close()

@@ -1,1 +1,0 @@
-"""Lab 02's live engine: a tiny Llama in a real vLLM, and what its workers hold and say."""

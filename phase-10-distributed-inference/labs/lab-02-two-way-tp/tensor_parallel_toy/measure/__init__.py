@@ -1,1 +1,0 @@
-"""The laboratory beside the package: what measures, draws and simulates; no layer needs it."""

@@ -1,0 +1,168 @@
+"""Given in lab 05: what an expert computes, a message's price, and the rows that contradict."""
+
+import math
+
+import numpy as np
+
+
+def run_experts(x, ids, weights, W1, W2):
+    """Return [tokens, hidden]: each token's sum of weight x relu(x @ W1[id]) @ W2[id].
+
+    x is [tokens, hidden], ids and weights [tokens, top_k], W1 [experts, hidden, ffn], W2 [experts,
+    ffn, hidden]. As a kernel does, it reads W1 at every id, whatever the weight: an id at or above
+    the number of experts raises an IndexError here, and reads foreign memory there. Without experts
+    (W1 of length 0) it returns zeros. A real expert has a third matrix, a gate; nothing here
+    depends on it. Nor is a negative id legal, which numpy alone would read from the end.
+    """
+    if not len(W1):
+        return np.zeros((len(x), W2.shape[-1]))
+    if np.any(ids < 0):
+        raise IndexError(f"id {ids.min()} is below 0: give an expert that is not here a legal row")
+    hidden = np.maximum(np.einsum("th,tkhf->tkf", x, W1[ids]), 0.0)
+    return np.einsum("tk,tkf,tkfh->th", weights, hidden, W2[ids])
+
+
+def softmax(scores):
+    """Softmax over the last axis."""
+    exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exps / exps.sum(axis=-1, keepdims=True)
+
+
+def ring_s(trips, payload_bytes, machine):
+    """Return the seconds of a ring collective, as lab 03 prices it; one rank pays nothing.
+
+    trips is 2 for an all-reduce and 1 for an all-gather or a reduce-scatter.
+    """
+    p = machine["num_ranks"]
+    if p == 1:
+        return 0.0
+    hops = trips * (p - 1)
+    return (
+        machine["c_s"]
+        + hops * machine["a_s"]
+        + hops / p * payload_bytes / machine["busbw_bytes_per_s"]
+    )
+
+
+# Kernels multiply in tiles of so many columns: a narrower slice takes as long as a whole tile.
+TILE = 128
+
+# Shapes from the models' config.json. attention_weights is a layer's, with its shared expert;
+# kv_heads and head_bytes are what a layer caches for a token, in MLA one head of the latent and the
+# rotary part.
+MODELS = {
+    "DeepSeek-R1": {
+        "hidden_size": 7168,
+        "expert_ffn": 2048,
+        "num_experts": 256,
+        "top_k": 8,
+        "num_layers": 58,
+        "attention_weights": 231_145_472,
+        "attention_weight_bytes": 1,
+        "expert_weight_bytes": 1,
+        "element_bytes": 2,
+        "kv_heads": 1,
+        "head_bytes": 1152,
+    },
+    "DeepSeek-V4-Flash": {
+        "hidden_size": 4096,
+        "expert_ffn": 2048,
+        "num_experts": 256,
+        "top_k": 6,
+        "num_layers": 43,
+        "attention_weights": 132_120_576,
+        "attention_weight_bytes": 1,
+        "expert_weight_bytes": 0.53125,  # 4 bits, and 8 bits of scale for every 32 weights
+        "element_bytes": 2,
+        "kv_heads": 1,
+        "head_bytes": 584,  # before compression along the sequence, which is left out
+    },
+    "Mixtral-8x7B": {
+        "hidden_size": 4096,
+        "expert_ffn": 14336,
+        "num_experts": 8,
+        "top_k": 2,
+        "num_layers": 32,
+        "attention_weights": 41_943_040,
+        "attention_weight_bytes": 2,
+        "expert_weight_bytes": 2,
+        "element_bytes": 2,
+        "kv_heads": 8,
+        "head_bytes": 512,
+    },
+}
+
+# Achieved, not printed: 0.8 of the bandwidth and 0.6 of the arithmetic, as in lab 03.
+_H200 = {"memory_bytes_per_s": 3.84e12, "flops_per_s": 1.19e15}
+_H100 = {"memory_bytes_per_s": 2.68e12, "flops_per_s": 5.9e14}  # 4-bit weights, 16-bit arithmetic
+_NVLINK = {"c_s": 5e-6, "a_s": 0.75e-6}
+MACHINES = {
+    "8 x H200": {"num_ranks": 8, **_H200, **_NVLINK, "busbw_bytes_per_s": 450e9},
+    "2 x H100": {"num_ranks": 2, **_H100, **_NVLINK, "busbw_bytes_per_s": 330e9},
+}
+
+# How far the loads of a model's experts lie apart, as a part of their mean. One assumption for all
+# rows: nobody of them published the loads.
+SPREAD = 0.6
+
+
+def busiest_of(num_experts, parts):
+    """Return the busiest part's load over the mean's, by the largest of `parts` normal draws.
+
+    A part sums num_experts / parts loads, each SPREAD of its mean apart: the more experts a part
+    has, the more of it evens out.
+    """
+    return 1 + SPREAD * math.sqrt(2 * math.log(parts) * parts / num_experts)
+
+
+# Two ways to split the experts of one replica; each row says which one was measured to be faster.
+# ep_size 1 is tensor parallelism. A row's `missed` says why the bill orders it otherwise.
+ROWS = [
+    {
+        "name": "vllm 28887, prefill",
+        "source": "vllm-project/vllm issue 28887: 8 x H200, TP8 3.1 ms a layer, TP8 with experts "
+        "dealt out 3.4 ms; time to first token at 8 requests 545.6 and 641.8 ms",
+        "model": "DeepSeek-R1",
+        "machine": "8 x H200",
+        "tokens": 8192,  # assumed: a full chunk
+        "faster": 1,
+        "slower": 8,
+        "missed": "",
+    },
+    {
+        "name": "vllm 28889, few requests",
+        "source": "vllm-project/vllm issue 28889: experts dealt out 4 ways are faster than 8 ways "
+        "up to 32 requests (another engine, TensorRT-LLM; the chart gives no numbers)",
+        "model": "DeepSeek-R1",
+        "machine": "8 x H200",
+        "tokens": 32,
+        "faster": 4,
+        "slower": 8,
+        "missed": "",
+    },
+    {
+        "name": "kaito 2305",
+        "source": "kaito-project/kaito issue 2305: 2 x H100, 70,908 tokens a minute dealt out, "
+        "58,275 without",
+        "model": "DeepSeek-V4-Flash",
+        "machine": "2 x H100",
+        "tokens": 8192,  # assumed: a full chunk
+        "faster": 2,
+        "slower": 1,
+        "missed": "bytes and arithmetic are the same and only the skew differs, so the bill can "
+        "never prefer to deal out; a fifth more must lie in what it leaves out, and first of all "
+        "in the kernels",
+    },
+    {
+        "name": "sglang 3602",
+        "source": "sgl-project/sglang pull request 3602: 8 x H200, DeepSeek-V3, 1,468 tokens/s "
+        "dealt out, 1,403 without",
+        "model": "DeepSeek-R1",
+        "machine": "8 x H200",
+        "tokens": 8192,
+        "faster": 8,
+        "slower": 1,
+        "missed": "again kernels: the same split was measured slower in vLLM (28887), on the same "
+        "GPUs and the same shape",
+    },
+]

@@ -1,0 +1,525 @@
+"""Lab 05: experts and latent attention, as a rank runs them.
+
+In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
+keeps one short vector per position for all heads. Both break what labs 01 to 04 took for granted:
+that a rank's share of the work is known in advance, and that more ranks mean less cache on each.
+
+Shapes: x is [tokens, hidden]; logits [tokens, experts]; ids (integers) and weights are [tokens,
+top_k]. W1 is [experts, hidden, ffn], W2 [experts, ffn, hidden]. A placement is an integer array
+[experts], the rank that holds each expert; a rank holds its experts in ascending order. Functions
+that end in _rank are one rank's, which calls the collectives of its `group`, as in lab 01. Arrays
+are float64. given_experts.py holds what you read and do not write: run_experts, softmax, ring_s.
+"""
+
+import itertools
+import math
+
+import numpy as np
+from arguments import ABOVE_ZERO, COUNT, ZERO_OR_MORE, checked
+from given_experts import TILE, ring_s, run_experts, softmax
+
+# --- Task 1: which experts? ----------------------------------------------------------------------
+
+
+def route(logits, top_k, renormalize):
+    """Return (ids, weights) of each token's top_k experts, [tokens, top_k], the best first.
+
+    Equal logits: the lower id first; the least difference in float64 is one. A weight is the
+    expert's part of the softmax over all experts (DeepSeek-V2, arXiv:2405.04434) or, with
+    renormalize, over the token's chosen ones, so that they sum to 1 (Mixtral, arXiv:2401.04088),
+    however large the logits. Raises ValueError, its message with top_k and its value, unless it is
+    from 1 to the number of experts. Source: vLLM `fused_topk`.
+    """
+    # BEGIN SOLUTION (task 1)
+    if not 1 <= top_k <= logits.shape[1]:
+        raise ValueError(f"top_k={top_k}: it must be from 1 to {logits.shape[1]}, the experts")
+    ids = np.argsort(-logits, axis=1, kind="stable")[:, :top_k]
+    chosen = np.take_along_axis(logits, ids, axis=1)
+    if renormalize:
+        return ids, softmax(chosen)
+    return ids, np.take_along_axis(softmax(logits), ids, axis=1)
+    # END SOLUTION
+
+
+# --- Task 2: every rank has all tokens -----------------------------------------------------------
+
+
+@checked(num_ranks=COUNT)
+def place_in_order(num_experts, num_ranks):
+    """Return the placement [experts] in blocks, in rank order; the first ranks take what is over.
+
+    There may be more ranks than experts. Source: vLLM `determine_expert_map`, "linear".
+    """
+    # BEGIN SOLUTION (task 2)
+    blocks = np.array_split(np.arange(num_experts), num_ranks)
+    return np.repeat(np.arange(num_ranks), [len(block) for block in blocks])
+    # END SOLUTION
+
+
+def experts_tp_rank(x, ids, weights, W1, W2, group):
+    """Return the sparse layer's output [tokens, hidden], complete, on this rank: one all-reduce.
+
+    Tensor parallelism: W1 [experts, hidden, ffn / ranks] and W2 [experts, ffn / ranks, hidden] are
+    this rank's slice of every expert. x, ids and weights are the same on every rank.
+    """
+    # BEGIN SOLUTION (task 2)
+    return group.all_reduce(run_experts(x, ids, weights, W1, W2))
+    # END SOLUTION
+
+
+def my_experts(x, ids, weights, W1, W2, placement, rank):
+    """Return [tokens, hidden]: what the experts of this rank add to each token.
+
+    W1 and W2 hold the rank's experts, whole, in ascending order; it may have none. ids may be those
+    of any experts: one that another rank holds counts zero, its own count with the weight that they
+    have, however small. Source: vLLM `expert_map`.
+    """
+    # BEGIN SOLUTION (task 2)
+    mine = placement[ids] == rank
+    local = np.cumsum(placement == rank) - 1  # of an expert that I hold: which of mine it is
+    return run_experts(x, np.where(mine, local[ids], 0), np.where(mine, weights, 0.0), W1, W2)
+    # END SOLUTION
+
+
+def experts_ep_rank(x, ids, weights, W1, W2, placement, group):
+    """Return the sparse layer's output [tokens, hidden], complete, on this rank: one all-reduce.
+
+    Experts dealt out: W1 and W2 hold this rank's experts, whole. x, ids and weights are the same on
+    every rank. Source: vLLM with --enable-expert-parallel and one replica.
+    """
+    # BEGIN SOLUTION (task 2)
+    return group.all_reduce(my_experts(x, ids, weights, W1, W2, placement, group.rank))
+    # END SOLUTION
+
+
+def touched_bytes(ids, placement, expert_bytes, num_ranks):
+    """Return (sliced, dealt): bytes of experts that each rank reads for these tokens.
+
+    Two lists with one whole number per rank. An expert that is chosen is read once, however many
+    tokens chose it; others are not read. sliced: every rank has 1 / num_ranks of every expert,
+    which num_ranks divides. dealt: whole experts, as placed. ids may be those of no token.
+    """
+    # BEGIN SOLUTION (task 2)
+    touched = np.unique(ids)
+    dealt = np.bincount(placement[touched], minlength=num_ranks) * expert_bytes
+    return [len(touched) * expert_bytes // num_ranks] * num_ranks, dealt.tolist()
+    # END SOLUTION
+
+
+# --- Task 3: every rank has its own tokens -------------------------------------------------------
+
+
+def gathered_rank(x, ids, weights, W1, W2, placement, sizes, group):
+    """Return the output [tokens, hidden] of this rank's own tokens; every rank sees all tokens.
+
+    sizes holds the ranks' numbers of tokens, which engines exchange beforehand; some may be 0.
+    Dispatch: an all-gather each of x, ids and weights. Combine: one reduce-scatter. Source: vLLM
+    `AgRsAll2AllManager`, its default.
+    """
+    # BEGIN SOLUTION (task 3)
+    x, ids, weights = group.all_gatherv(x), group.all_gatherv(ids), group.all_gatherv(weights)
+    partial = my_experts(x, ids, weights, W1, W2, placement, group.rank)
+    return group.reduce_scatterv(partial, sizes)
+    # END SOLUTION
+
+
+def tokens_for_ranks(ids, placement, num_ranks):
+    """Return a list with one array per rank: which tokens it must see, ascending, each once.
+
+    A rank must see a token that chose one of its experts, or several of them.
+    """
+    # BEGIN SOLUTION (task 3)
+    return [np.flatnonzero((placement[ids] == rank).any(axis=1)) for rank in range(num_ranks)]
+    # END SOLUTION
+
+
+def exchanged_rank(x, ids, weights, W1, W2, placement, group):
+    """Return the output [tokens, hidden] of this rank's own tokens; a rank sees what it must.
+
+    Dispatch: an all-to-all each of x, ids and weights, a token once to each rank that must see it;
+    what a rank needs of its own tokens may stay at home. Combine: an all-to-all of what the ranks'
+    experts add to it. Source: DeepEP `dispatch` and `combine`; vLLM --all2all-backend
+    deepep_high_throughput.
+    """
+    # BEGIN SOLUTION (task 3)
+    tokens = tokens_for_ranks(ids, placement, group.size)
+    received = [group.all_to_allv([array[t] for t in tokens]) for array in (x, ids, weights)]
+    added = [
+        my_experts(*theirs, W1, W2, placement, group.rank) for theirs in zip(*received, strict=True)
+    ]
+    y = np.zeros_like(x)
+    for t, part in zip(tokens, group.all_to_allv(added), strict=True):
+        y[t] += part
+    return y
+    # END SOLUTION
+
+
+def traffic_bytes(ids_of_ranks, placement, hidden_size, number_bytes):
+    """Return (gathered, exchanged): bytes that all ranks together send in one sparse layer.
+
+    ids_of_ranks has one array [tokens, top_k] per rank. gathered is the traffic of gathered_rank,
+    around a ring; exchanged that of exchanged_rank, what a rank keeps for itself not counted. A
+    number of x, ids or weights takes number_bytes. Two whole numbers.
+    """
+    # BEGIN SOLUTION (task 3)
+    num_ranks, top_k = len(ids_of_ranks), ids_of_ranks[0].shape[1]
+    token_bytes = (2 * hidden_size + 2 * top_k) * number_bytes  # there and back
+    tokens = sum(map(len, ids_of_ranks))
+    crossing = 0
+    for rank, ids in enumerate(ids_of_ranks):
+        seen = tokens_for_ranks(ids, placement, num_ranks)
+        crossing += sum(map(len, seen)) - len(seen[rank])
+    return (num_ranks - 1) * tokens * token_bytes, crossing * token_bytes
+    # END SOLUTION
+
+
+# --- Task 4: the busiest rank --------------------------------------------------------------------
+
+
+def busiest_rank(ids, placement, num_ranks):
+    """Return (rank, rows) of the rank whose experts have the most rows to compute.
+
+    A token that chose two experts of a rank is two rows there. The lowest such rank on a tie.
+    """
+    # BEGIN SOLUTION (task 4)
+    rows = np.bincount(placement[ids].ravel(), minlength=num_ranks)
+    return int(rows.argmax()), int(rows.max())
+    # END SOLUTION
+
+
+def expected_busiest(shares, rows):
+    """Return the expected number of rows on the busiest rank, when each falls on one by chance.
+
+    shares holds the ranks' probabilities, which sum to 1; each of `rows` rows, at most 100, falls
+    on its own, whatever the others do. A float, exact but for rounding.
+    """
+    # BEGIN SOLUTION (task 4)
+    expected = 0.0
+    for most in range(rows):
+        ways = np.ones(1)  # entry n: the chance that n rows fall on these ranks, over n!
+        for share in shares:
+            here = [share**n / math.factorial(n) for n in range(most + 1)]
+            ways = np.convolve(ways, here)[: rows + 1]
+        fits = ways[rows] * math.factorial(rows) if len(ways) > rows else 0.0
+        expected += 1 - fits  # the busiest has more than `most`
+    return expected
+    # END SOLUTION
+
+
+def place_experts(loads, num_ranks, slots):
+    """Return a list with the experts of each rank, a list of ids, such that no rank is too busy.
+
+    loads holds each expert's rows. A rank has room for `slots` experts. Every expert stands on one
+    rank at least; where room is left it may stand on several, which share its rows equally. The
+    busiest rank has at most 10 % more rows than in the best of all such placements, and not more
+    than in order (place_in_order). The checks draw small cases, up to 12 experts on 4 ranks. Raises
+    ValueError when the experts need more room. Source: vLLM EPLB, `rebalance_experts`.
+    """
+    # BEGIN SOLUTION (task 4, stretch)
+    if len(loads) > num_ranks * slots:
+        raise ValueError(f"{len(loads)} experts do not fit into {num_ranks} x {slots} slots")
+    tried, copies = [], [1] * len(loads)
+    while len(copies) and sum(copies) <= num_ranks * slots:
+        tried.append(_improved(_packed(loads, copies, num_ranks, slots), loads, slots))
+        single = [e for e, count in enumerate(copies) if count < num_ranks]
+        if not single:  # every expert stands on every rank
+            break
+        copies[max(single, key=lambda e: loads[e] / copies[e])] += 1
+    return min(tried, key=lambda placed: _busy(placed, loads), default=[[]] * num_ranks)
+    # END SOLUTION
+
+
+# BEGIN SOLUTION (task 4, stretch)
+def _packed(loads, copies, num_ranks, slots):
+    """The heaviest expert first, each onto the least busy ranks that have room."""
+    placed, rows = [[] for _ in range(num_ranks)], [0.0] * num_ranks
+    for e in sorted(range(len(loads)), key=lambda e: -loads[e] / copies[e]):
+        room = [rank for rank in range(num_ranks) if len(placed[rank]) < slots]
+        for rank in sorted(room, key=lambda rank: rows[rank])[: copies[e]]:
+            placed[rank].append(e)
+            rows[rank] += loads[e] / copies[e]
+    return placed
+
+
+def _improved(placed, loads, slots):
+    """Change one slot, or exchange two, for as long as the busiest ranks get less to do."""
+    while True:
+        changed = min(_changes(placed, loads, slots), key=lambda p: _busy(p, loads), default=placed)
+        if not _busy(changed, loads) < _busy(placed, loads):
+            return placed
+        placed = changed
+
+
+def _busy(placed, loads):
+    """The ranks' rows, the busiest first; a copied expert's are shared equally."""
+    copies = np.bincount([e for held in placed for e in held], minlength=len(loads))
+    if not copies.all():
+        return [math.inf]  # an expert stands nowhere
+    return sorted((sum(loads[e] / copies[e] for e in held) for held in placed), reverse=True)
+
+
+def _changes(placed, loads, slots):
+    """Every placement with an expert more or less on a rank, or another one, or two exchanged."""
+    for r, held in enumerate(placed):
+        fewer = [[e for e in held if e != gone] for gone in held]
+        more = [[*kept, e] for kept in [held, *fewer] for e in range(len(loads)) if e not in held]
+        for mine in [*fewer, *more]:
+            if len(mine) <= slots:
+                yield [*placed[:r], mine, *placed[r + 1 :]]
+        for s, other in enumerate(placed[:r]):
+            for e, f in itertools.product(held, other):
+                if e not in other and f not in held:
+                    swapped = list(placed)
+                    swapped[r], swapped[s] = [_with(held, e, f), _with(other, f, e)]
+                    yield swapped
+
+
+def _with(held, old, new):
+    return [new if e == old else e for e in held]
+
+
+# END SOLUTION
+
+
+# --- Task 5: one latent for all heads ------------------------------------------------------------
+
+
+def latent_shards(Wd, Wq, W_uk, W_uv, Wo, num_ranks, rank):
+    """Return what one rank loads of (Wd, Wq, W_uk, W_uv, Wo): its heads, and all of Wd.
+
+    Wd [latent, hidden] makes the latent; Wq [heads, head_dim, hidden]; W_uk [heads, head_dim,
+    latent] and W_uv [heads, head_dim, latent] make keys and values from it; Wo [heads, head_dim,
+    hidden]. Heads are dealt out in blocks, in rank order. When the ranks do not divide them, raises
+    ValueError (given). Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+    """
+    num_heads = len(Wq)
+    if num_heads % num_ranks:  # given
+        raise ValueError(f"num_heads={num_heads} is not divisible by num_ranks={num_ranks}")
+    # BEGIN SOLUTION (task 5)
+    width = num_heads // num_ranks
+    mine = slice(rank * width, (rank + 1) * width)
+    return Wd, Wq[mine], W_uk[mine], W_uv[mine], Wo[mine]
+    # END SOLUTION
+
+
+def mla_rank(x, latents, Wd, Wq, W_uk, W_uv, Wo, group):
+    """Return (y, latents) after one more token, both complete on this rank: one all-reduce.
+
+    x [1, hidden] is the token; latents [positions, latent] the cache, which grows by the token's
+    own latent x @ Wd.T; it attends to all of them. The weights are what latent_shards gives this
+    rank. y [1, hidden]. Keys latent @ W_uk.T and values latent @ W_uv.T of the positions need not
+    be made: W_uk may be applied to the query, W_uv to the output. Scores are divided by
+    sqrt(head_dim), and may be large. The rotary part is left out. Source: vLLM `MLAAttention`,
+    decode.
+    """
+    # BEGIN SOLUTION (task 5)
+    latents = np.concatenate([latents, x @ Wd.T])
+    query = np.einsum("th,ndh->nd", x, Wq)
+    absorbed = np.einsum("nd,ndl->nl", query, W_uk)  # the query as seen by a latent
+    weights = softmax(absorbed @ latents.T / math.sqrt(Wq.shape[1]))
+    heads = np.einsum("nl,ndl->nd", weights @ latents, W_uv)
+    return group.all_reduce(np.einsum("nd,ndh->h", heads, Wo)[None]), latents
+    # END SOLUTION
+
+
+@checked(kv_heads=COUNT, num_ranks=COUNT)
+def cache_bytes_per_token(kv_heads, head_bytes, num_ranks, attention_dp):
+    """Return the bytes that one rank caches, per layer, for one token of a request it serves.
+
+    head_bytes is what one KV head caches for a token, key and value; a latent is one head. Without
+    attention_dp, heads are divided over the ranks, or copied when there are more ranks; ValueError
+    when neither is even. With it, a rank serves its own requests and holds all heads. A whole
+    number.
+    """
+    # BEGIN SOLUTION (task 5)
+    if attention_dp:
+        return kv_heads * head_bytes
+    if kv_heads % num_ranks and num_ranks % kv_heads:
+        raise ValueError(f"kv_heads={kv_heads} can be neither divided nor copied: {num_ranks=}")
+    return max(1, kv_heads // num_ranks) * head_bytes
+    # END SOLUTION
+
+
+@checked(request_bytes=ABOVE_ZERO, num_ranks=COUNT)
+def requests_that_fit(
+    memory_bytes, attention_bytes, expert_bytes, request_bytes, num_ranks, attention_dp
+):
+    """Return how many requests fit on all ranks together, a float, as vLLM's start-up log says it.
+
+    memory_bytes is one rank's; what its weights leave is cache. attention_bytes and expert_bytes
+    are the whole model's weights: attention with whatever else is not an expert, and the experts,
+    which are divided over the ranks either way. Attention is divided too, and every request is
+    held by all ranks, or with attention_dp it is copied, and a request is held by one. A rank
+    caches request_bytes for a request it holds. 0.0 when the weights leave nothing.
+    """
+    # BEGIN SOLUTION (task 5)
+    copies = num_ranks if attention_dp else 1
+    weights = (attention_bytes * copies + expert_bytes) / num_ranks
+    return copies * max(memory_bytes - weights, 0.0) / request_bytes
+    # END SOLUTION
+
+
+# --- Task 6: a request over several ranks --------------------------------------------------------
+
+
+def attention_part(q, k, v):
+    """Return (out, lse): attention over some of a request's positions.
+
+    q is [heads, head_dim], k and v are [positions, heads, head_dim]. out [heads, head_dim] is as if
+    these were all positions; lse [heads] the logarithm of the sum of exp(score), a score being
+    q . k / sqrt(head_dim), however large or far below zero. Without positions out is zero and lse
+    minus infinity.
+    """
+    # BEGIN SOLUTION (task 6)
+    if not len(k):
+        return np.zeros_like(q), np.full(len(q), -np.inf)
+    scores = np.einsum("nd,pnd->np", q, k) / math.sqrt(q.shape[1])
+    most = scores.max(axis=1, keepdims=True)
+    lse = most[:, 0] + np.log(np.exp(scores - most).sum(axis=1))
+    return np.einsum("np,pnd->nd", softmax(scores), v), lse
+    # END SOLUTION
+
+
+def join(outs, lses):
+    """Return the attention output [heads, head_dim] over all positions, from that over parts.
+
+    outs is [parts, heads, head_dim], lses [parts, heads], as attention_part gives them; some parts
+    may be empty. When all are, the output is zero. Source: vLLM `correct_attn_out`.
+    """
+    # BEGIN SOLUTION (task 6)
+    most = lses.max(axis=0)
+    shares = np.exp(lses - np.where(np.isfinite(most), most, 0.0))
+    total = shares.sum(axis=0)
+    shares = shares / np.where(total > 0, total, 1.0)
+    return np.einsum("cn,cnd->nd", shares, outs)
+    # END SOLUTION
+
+
+def context_rank(q, k, v, group):
+    """Return the attention output [heads, head_dim] over all positions, complete on this rank.
+
+    q is the same on every rank; k and v [positions, heads, head_dim] are this rank's positions:
+    every c-th, c being the ranks, so that a short request may leave a rank without any, and an
+    empty one all of them: then the output is zero. Two collectives: an all-gather of every rank's
+    lse [1, heads], and an all-reduce of its addend [heads, head_dim], divided by the sum of the
+    ranks' shares before it or after it. Source: vLLM `cp_lse_ag_out_ar`,
+    --decode-context-parallel-size.
+    """
+    # BEGIN SOLUTION (task 6)
+    out, lse = attention_part(q, k, v)
+    lses = group.all_gather(lse[None], axis=0)
+    outs = np.zeros((group.size, *out.shape))
+    outs[group.rank] = out
+    return group.all_reduce(join(outs, lses))
+    # END SOLUTION
+
+
+# --- Task 7: ranks that go in step ---------------------------------------------------------------
+
+
+@checked(check_every=COUNT)
+def steps_of_lockstep(work, check_every):
+    """Return (steps, dummies): the steps that every rank makes, and how many of each are dummies.
+
+    work holds the steps that each rank's requests need, 0 if it has none. While one rank has work
+    all make steps, an idle one with a dummy batch. Whether all are done they ask each other only
+    before the first and after every check_every steps, one rank alone too. dummies is a list.
+    Source: vLLM `DPEngineCoreProc`, which asks after the first step and then after every
+    dp_sync_interval, 16.
+    """
+    # BEGIN SOLUTION (task 7)
+    steps = -(-max(work) // check_every) * check_every
+    return steps, [steps - own for own in work]
+    # END SOLUTION
+
+
+@checked(check_every=COUNT)
+def lockstep_rank(batches, hidden_size, check_every, group):
+    """Return (steps, dummies): how many steps this rank made, and how many of them were dummies.
+
+    batches is a list of this rank's work, one array [tokens, hidden_size] for each step, tokens
+    being 1 or more; the list is the caller's and stays as it is. All ranks begin with an all_reduce
+    of one number each, [the batches it has left]; while the sum is above 0 they make check_every
+    steps and ask again. In a step a rank brings its next batch to an all_gatherv, which stands for
+    the sparse layers, or if it has none left an empty one.
+    """
+    # BEGIN SOLUTION (task 7)
+    steps = 0
+    while group.all_reduce(np.array([max(len(batches) - steps, 0)], dtype=float))[0]:
+        for step in range(steps, steps + check_every):
+            group.all_gatherv(batches[step] if step < len(batches) else np.zeros((0, hidden_size)))
+        steps += check_every
+    return steps, steps - len(batches)
+    # END SOLUTION
+
+
+# --- Task 8: the bill ----------------------------------------------------------------------------
+
+
+@checked(num_experts=COUNT, top_k=COUNT, tokens=ZERO_OR_MORE)
+def expected_experts(num_experts, top_k, tokens):
+    """Return how many experts some tokens touch on average, a float.
+
+    Each token chooses top_k different experts, all equally likely, whatever the others do.
+    """
+    # BEGIN SOLUTION (task 8)
+    return num_experts * (1 - (1 - top_k / num_experts) ** tokens)
+    # END SOLUTION
+
+
+@checked(ep_size=COUNT, busiest=ABOVE_ZERO)
+def experts_s(tokens, ep_size, busiest, model, machine):
+    """Return the seconds of one layer's experts on the busiest rank, for all ranks' tokens.
+
+    The experts are dealt out to ep_size equal parts, and each part's are sliced over num_ranks /
+    ep_size ranks: ep_size 1 is tensor parallelism. In the mean a part gets tokens * top_k / ep_size
+    rows and touches expected_experts(...) / ep_size experts. The busiest part gets `busiest` times
+    those rows and touches `busiest` times those experts, at most num_experts / ep_size. An expert
+    has three matrices [hidden_size, expert_ffn]. The rank reads its slices of what is touched once,
+    and does two flops per weight and row, at the same time; for the flops, a slice of expert_ffn
+    counts as whole tiles of TILE columns. Keys of model and machine: see MODELS and MACHINES in
+    given_experts.py.
+    """
+    # BEGIN SOLUTION (task 8)
+    experts, top_k = model["num_experts"], model["top_k"]
+    width = model["expert_ffn"] * ep_size / machine["num_ranks"]
+    touched = min(busiest * expected_experts(experts, top_k, tokens), experts) / ep_size
+    read_bytes = touched * 3 * model["hidden_size"] * width * model["expert_weight_bytes"]
+    rows = busiest * tokens * top_k / ep_size
+    flops = 2 * rows * 3 * model["hidden_size"] * math.ceil(width / TILE) * TILE
+    return max(read_bytes / machine["memory_bytes_per_s"], flops / machine["flops_per_s"])
+    # END SOLUTION
+
+
+def attention_s(tokens, context, attention_dp, model, machine):
+    """Return the seconds of one layer's attention and shared expert, for all ranks' tokens.
+
+    A rank reads attention_weights once, divided over the ranks or with attention_dp whole, and the
+    cache of `context` positions (task 5's cache_bytes_per_token) for each token it attends for: all
+    tokens, or with attention_dp tokens / num_ranks. It does two flops per weight and token, divided
+    over the ranks either way, at the same time.
+    """
+    # BEGIN SOLUTION (task 8)
+    p, weights = machine["num_ranks"], model["attention_weights"]
+    cached = cache_bytes_per_token(model["kv_heads"], model["head_bytes"], p, attention_dp)
+    copies, served = (p, tokens / p) if attention_dp else (1, tokens)
+    read_bytes = weights * model["attention_weight_bytes"] * copies / p + served * context * cached
+    flops = 2 * tokens * weights / p
+    return max(read_bytes / machine["memory_bytes_per_s"], flops / machine["flops_per_s"])
+    # END SOLUTION
+
+
+def moe_step_s(tokens, context, ep_size, attention_dp, busiest, model, machine):
+    """Return the seconds of one step over all layers: attention, experts and messages in turn.
+
+    tokens are all ranks' together. Each layer makes two messages of [tokens, hidden_size] numbers
+    of element_bytes: two all-reduces, or with attention_dp an all-gather and a reduce-scatter, as
+    gathered_rank does (ids and weights left out). A floor: nothing else takes time.
+    """
+    # BEGIN SOLUTION (task 8)
+    payload_bytes = tokens * model["hidden_size"] * model["element_bytes"]
+    messages_s = 2 * ring_s(1 if attention_dp else 2, payload_bytes, machine)
+    layer_s = attention_s(tokens, context, attention_dp, model, machine)
+    layer_s += experts_s(tokens, ep_size, busiest, model, machine)
+    return model["num_layers"] * (layer_s + messages_s)
+    # END SOLUTION

@@ -1,0 +1,618 @@
+"""What lab 06 must prove: the claims task by task, over simulated runs, then the recordings.
+
+The simulator knows what each rank does because it made it so; it never reads the evidence.
+"""
+
+import json
+import random
+import threading
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from labkit.expect import expect_equal
+from labkit.loading import load_module
+
+given = load_module(Path(__file__).with_name("given_evidence.py"))
+simulate = load_module(Path(__file__).with_name("simulate.py"))
+SERVING = [cause for cause in simulate.CAUSES if cause not in simulate.AT_START]
+ANSWERS = json.loads((given.RECORDINGS / "answers.json").read_text(encoding="utf-8"))
+
+
+def runs(causes, each, seed):
+    """`each` simulated runs of every cause: evidence, truth, and the line that makes it again."""
+    chance = random.Random(seed)
+    for cause in causes:
+        for _ in range(each):
+            number = chance.randrange(10**6)
+            evidence, truth = simulate.draw(random.Random(number), cause)
+            yield evidence, truth, f"(made by simulate.draw(random.Random({number}), {cause!r}))"
+
+
+@pytest.mark.points(6)
+def test_is_hung__silence_is_not_slowness(lab):
+    """What is slow is never called hung, what is hung never slow"""
+    for evidence, truth, made in runs(simulate.CAUSES, 6, 1):
+        expect_equal(lab.is_hung(evidence), truth["hung"], idea=f"{why(evidence, truth)} {made}")
+        idea = "progress is a collective entered or left after the first look " + made
+        if truth["hung"]:
+            at_s = sorted({t for rank in evidence["ranks"] for t in times_of(rank)})[-4:]
+            middle_s = [(one + other) / 2 for one, other in zip(at_s, at_s[1:], strict=False)]
+            for looks_s in ([first_s, evidence["looks_s"][1]] for first_s in at_s + middle_s):
+                expected = not any(t > looks_s[0] for t in at_s)
+                got = lab.is_hung(evidence | {"looks_s": looks_s})
+                expect_equal(got, expected, idea=f"looked at {looks_s[0]:.5f} s; {idea}")
+
+    chance = random.Random(16)
+    for _ in range(20):
+        evidence, truth = simulate.still(chance)
+        expect_equal(lab.is_hung(evidence), truth["hung"], idea="the dead make no progress")
+        one = chance.choice(evidence["ranks"])
+        if one["collectives"] and truth["hung"]:
+            last = one["collectives"][-1]
+            last["left_s"] = chance.uniform(*evidence["looks_s"])
+            idea = f"its last was left at {last['left_s']:.3f} s, after the first look"
+            expect_equal(lab.is_hung(evidence), False, idea=idea)
+            last["left_s"], one["cpu_s"] = evidence["looks_s"][0], [5.0, 5.0]
+            idea = "its last was left at the first look, which is not after it"
+            expect_equal(lab.is_hung(evidence), True, idea=idea)
+            last["entered_s"] = last["left_s"] = evidence["looks_s"][1] + 0.01
+            idea = "its last was made a moment after the second look, and so after the first"
+            expect_equal(lab.is_hung(evidence), False, idea=idea)
+
+
+def why(evidence, truth):
+    """What decides whether a run is hung."""
+    if any(t > evidence["looks_s"][0] for rank in evidence["ranks"] for t in times_of(rank)):
+        return "progress is a collective entered or left after the first look"
+    if truth["hung"]:
+        return (
+            "no collective after the first look; processor time counts outside of one, from a "
+            "tenth of the time between the looks on, and an end is no progress"
+        )
+    return "processor time, a tenth of the time between the looks, outside of a collective"
+
+
+def times_of(rank):
+    for collective in rank["collectives"]:
+        yield collective["entered_s"]
+        if collective["left_s"] is not None:
+            yield collective["left_s"]
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_is_hung__silence_is_not_slowness")
+def test_is_hung__a_busy_core_is_work_only_outside_a_collective(lab):
+    """A rank at 100 % inside a collective waits; outside it works, from a tenth of a core on"""
+    chance = random.Random(2)
+    causes = ["idle", "circular", "operation", "killed", "unheard"]
+    for evidence, truth, made in runs(causes, 12, 3):
+        between_s = evidence["looks_s"][1] - evidence["looks_s"][0]
+        outside = chance.choice((0.02, 0.06, 0.09, 0.1, 0.11, 0.98))
+        working = []
+        for number, rank in enumerate(evidence["ranks"]):
+            if rank["exit"] is None:
+                is_inside = truth["doing"][number] == "collective"
+                # whole seconds: a tenth of the time between the looks is exactly a tenth
+                share, used_s = 0.98 if is_inside else outside, float(chance.randrange(1, 400))
+                rank["cpu_s"] = [used_s, used_s + share * between_s]
+                rank["states"] = [chance.choice(("running", "sleeping")), "running"]  # by chance
+                working += [number] * (share >= 0.1 and not is_inside)
+        idea = f"outside of a collective {outside:.0%} of a core is used, inside 98 %: "
+        idea += f"ranks {working} work " + made
+        expect_equal(lab.is_hung(evidence), not working, idea=idea)
+
+
+@pytest.mark.points(10)
+def test_last_agreed__is_what_the_last_rank_has_left(lab):
+    """The last collective of a group is agreed when its last rank has left it, not entered it"""
+    for evidence, truth, made in runs(simulate.CAUSES, 6, 4):
+        idea = "the lowest of the numbers that the members have left " + made
+        expect_equal(lab.last_agreed(evidence), truth["agreed"], idea=idea)
+    for evidence, truth in stills(60, 17):
+        idea = "member by member the last that it has left, whenever; then the lowest of these"
+        evidence["looks_s"] = [0.0, 1.0]
+        expect_equal(lab.last_agreed(evidence), truth["agreed"], idea=idea)
+
+
+@pytest.mark.points(9)
+def test_wait_graph__names_those_who_have_not_come(lab):
+    """A rank waits for those of its group that have not entered the collective it is in"""
+    for evidence, truth, made in runs(SERVING, 10, 5):
+        ended = [n for n, rank in enumerate(evidence["ranks"]) if rank["exit"] is not None]
+        idea = f"{ended} have ended and wait for nobody; who is in a collective waits for members "
+        idea += "that never entered it, operation, shape and dtype alike; without any it is no key "
+        expect_equal(lab.wait_graph(evidence), truth["graph"], idea=idea + made)
+    chance = random.Random(26)
+    for evidence, truth in stills(150, 18):
+        idea = "whoever has entered the same collective has come, even if it has left it again"
+        chance.choice(evidence["ranks"])["met"] = chance.random() < 0.7  # another, larger group's
+        expect_equal(lab.wait_graph(evidence), truth["graph"], idea=idea)
+
+
+def stills(number, seed):
+    """So many drawn stills, in which several things may be wrong at once."""
+    chance = random.Random(seed)
+    for _ in range(number):
+        yield simulate.still(random.Random(chance.randrange(10**6)))
+
+
+@pytest.mark.points(5)
+@pytest.mark.waits_for("test_wait_graph__names_those_who_have_not_come")
+def test_wait_graph__before_the_group_has_met(lab):
+    """Ranks that have not met are in no collective and wait for nobody in one"""
+    for evidence, truth, made in runs(simulate.AT_START, 3, 6):
+        idea = f"who is in no collective waits for nobody in one {made}"
+        expect_equal(lab.wait_graph(evidence), truth["graph"], idea=idea)
+
+
+@pytest.mark.points(10)
+def test_circle__is_who_comes_back_to_itself(lab):
+    """In a circle each waits for the next; who only waits for the circle is not in it"""
+    chance = random.Random(7)
+    for size in (1, 2, 3, 4, 5, 8, 9):
+        for density in (0.0, 0.1, *[0.2] * 6, *[0.3] * 6, 0.4, 1.0):
+            others = {rank: [o for o in range(size) if o != rank] for rank in range(size)}
+            drawn = {
+                rank: sorted(o for o in others[rank] if chance.random() < density)
+                for rank in chance.sample(range(size), size)
+            }
+            graph = {rank: absent for rank, absent in drawn.items() if absent}
+            idea = f"who can be reached from itself, along {graph}"
+            expect_equal(lab.circle(graph), around(graph, size), idea=idea)
+
+
+def around(graph, size):
+    """The ranks on a circle, by paths of every length: powers of the graph's matrix."""
+    steps = [[other in graph.get(rank, ()) for other in range(size)] for rank in range(size)]
+    paths, found = steps, set()
+    for _ in range(size):
+        found |= {rank for rank in range(size) if paths[rank][rank]}
+        paths = [
+            [any(paths[a][b] and steps[b][c] for b in range(size)) for c in range(size)]
+            for a in range(size)
+        ]
+    return sorted(found)
+
+
+@pytest.mark.points(12)
+@pytest.mark.waits_for("test_wait_graph__names_those_who_have_not_come")
+def test_who_is_missing__dead_elsewhere_or_behind(lab):
+    """Who is waited for, outside every circle: dead, elsewhere or behind"""
+    drawn = ((*still, "(drawn, with several things wrong)") for still in stills(80, 19))
+    for evidence, truth, made in chain(runs(SERVING, 6, 8), drawn):
+        ring = around(truth["graph"], len(evidence["ranks"]))
+        idea = f"who waits for whom is {truth['graph']}, the circle {ring} {made}"
+        found, expected = lab.who_is_missing(evidence), missing_of(evidence, truth)
+        expect_equal(found, expected, idea=idea)
+        expect_equal(list(found), list(expected), idea="the ranks come in order")
+
+
+def missing_of(evidence, truth):
+    awaited = {rank for absent in truth["graph"].values() for rank in absent}
+    awaited -= set(around(truth["graph"], len(evidence["ranks"])))
+    ended = [rank["exit"] is not None for rank in evidence["ranks"]]
+    words = {"collective": "elsewhere"}
+    return {
+        rank: "dead" if ended[rank] else words.get(truth["doing"][rank], "behind")
+        for rank in sorted(awaited)
+    }
+
+
+@pytest.mark.points(8)
+def test_disagreement__operation_before_shape(lab):
+    """Ranks in one collective that do not make the same one, the dead among them included"""
+    idea = "same group, same number, other operation, shape or dtype: all ranks in it, no other"
+    for evidence, truth in stills(80, 20):
+        expect_equal(lab.disagreement(evidence), truth["disagree"], idea=idea)
+        here = [one for one in map(given.now_in, evidence["ranks"]) if one]
+        for rank in evidence["ranks"]:
+            if here and given.now_in(rank) is None:
+                rank["collectives"].append(here[0] | {"operation": "barrier", "left_s": 9.0})
+                left = "who has left a collective is in it no more"
+                expect_equal(lab.disagreement(evidence), truth["disagree"], idea=left)
+                break
+    for evidence, truth, made in runs(SERVING, 8, 9):
+        disagree = truth["cause"] in ("operation", "shape")
+        expected = (truth["cause"], truth["where"]) if disagree else (None, [])
+        expect_equal(lab.disagreement(evidence), expected, idea=f"{idea} {made}")
+
+
+@pytest.mark.points(2)
+def test_first_to_end__by_the_clock(lab):
+    """Of the ranks that ended, the one that ended first, whatever its number and its status"""
+    chance = random.Random(15)
+    for size in (1, 2, 3, 4, 8, 8, 9):
+        for dead in (0, 1, size // 2, size):
+            ended_s = {n: round(chance.uniform(0, 90), 3) for n in chance.sample(range(size), dead)}
+            if ended_s and chance.random() < 0.5:  # at once
+                ended_s[chance.choice(list(ended_s))] = 0.0
+            exits = {n: chance.choice((0, 0, 1, -6, -9)) for n in ended_s}
+            ranks = [{"exit": exits.get(n), "ended_s": ended_s.get(n)} for n in range(size)]
+            expected = sorted(ended_s, key=ended_s.get)[:1]
+            expect_equal(lab.first_to_end(ranks), expected, idea="the smallest ended_s")
+
+
+@pytest.mark.points(8)
+def test_never_met__store_address_lock_or_death(lab):
+    """A start that never ends: the store, an address, a lock file, or a rank that died early"""
+    causes = [cause for cause in simulate.CAUSES if cause != "loading"]
+    for evidence, truth, made in runs(causes, 6, 10):
+        met = all(rank["met"] for rank in evidence["ranks"])
+        expected = (None, []) if met else (truth["cause"], truth["where"])
+        expect_equal(lab.never_met(evidence), expected, idea=f"{AT_A_START[expected[0]]} {made}")
+    chance = random.Random(27)
+    for _ in range(80):
+        evidence, expected = drawn_start(chance)
+        idea = f"{AT_A_START[expected[0]]} (drawn, with several things wrong)"
+        expect_equal(lab.never_met(evidence), expected, idea=idea)
+
+
+AT_A_START = {
+    None: "first of all, whether all ranks have met; where they have, the rest does not matter",
+    "store-gone": "the store comes before every rank, and names none",
+    "wrong-address": "all ranks, the dead too, with any listening socket outside of the network",
+    "stale-lock": "after the addresses and before the dead, who waits for a lock file now",
+    "died-early": "after the lock files, the rank that ended first",
+    "unknown": "all live, and nothing of the store, the addresses and lock files explains it",
+}
+
+
+def drawn_start(chance):
+    """(a start at which several things may be wrong, what never_met says of it)."""
+    size, inside, outside = chance.choice((2, 3, 5)), "10.77.0.9", ("127.0.0.1", "10.78.0.9")
+    odds = [chance.choice((0, 0.5)) for _ in range(3)]
+    ranks, astray, waiting, ended_s = [], [], [], {}
+    for number in range(size):
+        hosts = [chance.choice(("0.0.0.0", inside)) for _ in range(chance.randint(0, 3))]
+        remote = [*hosts, chance.choice(outside)]  # it speaks to others from anywhere
+        if chance.random() < odds[0]:
+            hosts.insert(chance.randint(0, len(hosts)), chance.choice(outside))
+            astray.append(number)
+        sockets = [{"local": f"{host}:{61000 + number}", "state": "LISTEN"} for host in hosts]
+        sockets += [{"local": f"{host}:50001", "state": "ESTABLISHED"} for host in remote]
+        locked, dead = chance.random() < odds[1], chance.random() < odds[2]
+        stacks = [["serve.py:main"], ["file_baton.py:wait"] if locked else ["serve.py:main"]]
+        one = {"exit": None}
+        if dead:
+            one = {"exit": chance.choice((0, 1, -9)), "ended_s": round(chance.uniform(0, 9), 3)}
+        ended_s |= {one["ended_s"]: number} if dead else {}
+        waiting += [number] * (locked and not dead)
+        one |= {"sockets": [socket | {"remote": "0.0.0.0:0"} for socket in sockets]}
+        ranks.append({"ended_s": None} | one | {"met": chance.random() < 0.6, "stacks": stacks})
+    store = {"address": f"{chance.choice((inside, *outside))}:29500"}
+    store["answers"] = chance.random() < 0.8
+    evidence = {"network": "10.77.0.0/24", "store": store, "ranks": ranks, "groups": {}}
+    expected = [
+        (all(rank["met"] for rank in ranks), (None, [])),
+        (not store["answers"], ("store-gone", [])),
+        (astray, ("wrong-address", astray)),
+        (waiting, ("stale-lock", waiting)),
+        (ended_s, ("died-early", [ended_s[min(ended_s)]] if ended_s else [])),
+        (True, ("unknown", [])),
+    ]
+    return evidence, next(answer for holds, answer in expected if holds)
+
+
+@pytest.mark.points(4)
+def test_slowest__holds_up_the_others(lab):
+    """The rank that comes latest in all holds up a slow run; a healthy one has none"""
+    for evidence, truth, made in runs(["slow", "healthy", "loading"], 12, 11):
+        idea = "some have not met: who is in no collective and uses processor time " + made
+        if all(rank["met"] for rank in evidence["ranks"]):
+            usual_s = evidence["pace_s"]
+            idea = f"its pace is {given.pace_s(evidence):.3f} s, usually {usual_s:.3f} s; add up "
+            idea += f"each rank's seconds behind the first to enter {made}"
+        expect_equal(lab.slowest(evidence), truth["where"], idea=idea)
+    chance = random.Random(23)
+    for _ in range(40):
+        evidence, latest = drawn_pace(chance)
+        pace_s = given.pace_s(evidence)
+        for usual_s in (pace_s / 2.9, pace_s / 3, pace_s / 3.1):
+            expected = [latest] if pace_s > 3 * usual_s else []
+            idea = f"its pace is {pace_s} s, that of a healthy run {usual_s:.5f} s; the seconds "
+            idea += "behind the first count, of collectives that every rank of the group lists"
+            expect_equal(lab.slowest(evidence | {"pace_s": usual_s}), expected, idea=idea)
+
+
+def drawn_pace(chance):
+    """(a run that goes on, who comes latest): each rank lists another part of its collectives."""
+    while True:
+        size, number = chance.choice((2, 3, 5)), chance.choice((9, 17))
+        groups = {"tp": list(range(size)), "ep": sorted(chance.sample(range(size), 2))}
+        slow = chance.randrange(size)
+        ranks, rows = [{"met": True, "exit": None, "collectives": []} for _ in range(size)], []
+        for at in range(number):
+            for group, members in groups.items():
+                entered_s = {r: 3.0 * at + chance.choice((0, 0.25, 0.5)) for r in members}
+                entered_s |= {slow: 3.0 * at + 0.75} if slow in members and at % 2 else {}
+                listing = [r for r in members if chance.random() < 0.8] or members[:1]
+                entered_s = {r: 3.0 * at for r in members} if at in (0, number - 1) else entered_s
+                listing = members if at in (0, number - 1) else listing  # they make the pace 3 s
+                for rank in listing:
+                    one = {"group": group, "number": at, "operation": "all_reduce", "shape": [4]}
+                    one |= {"dtype": "float32", "entered_s": entered_s[rank]}
+                    ranks[rank]["collectives"].append(one | {"left_s": 3.0 * at + 2})
+                rows += [entered_s] * (len(listing) == len(members))
+        behind_s = [
+            sum(row[r] - min(row.values()) for row in rows if r in row) for r in range(size)
+        ]
+        first, second, *_ = sorted(behind_s, reverse=True)
+        if first > second:  # else another is drawn
+            looks_s = [3.0 * number - 6, 3.0 * number]
+            return {"groups": groups, "looks_s": looks_s, "ranks": ranks}, behind_s.index(first)
+
+
+@pytest.mark.points(2)
+@pytest.mark.waits_for("test_slowest__holds_up_the_others")
+def test_slowest__before_all_have_met(lab):
+    """Of a start that takes long: who works, from a tenth of a core on, and in no collective"""
+    chance = random.Random(24)
+    for evidence, _, made in runs(["loading"] * 4 + ["died-early", "unheard"], 8, 25):
+        ranks, working, told = evidence["ranks"], [], []
+        for number, rank in enumerate(ranks):
+            share, inside = chance.choice((0.0, 0.09, 0.1, 0.11, 1.0)), chance.random() < 0.3
+            if rank["exit"] is None:
+                used_s = float(chance.randrange(1, 90))
+                rank["cpu_s"] = [used_s, used_s + share * 10]
+                one = {"group": next(iter(evidence["groups"])), "number": 0, "shape": [4]}
+                one |= {"operation": "all_reduce", "dtype": "float32", "entered_s": 3.0}
+                rank["collectives"] = [one | {"left_s": None}] * inside
+                working += [number] * (share >= 0.1 and not inside)
+                told.append(f"rank {number} {share:.0%}{' in a collective' * inside}")
+        idea = f"of a core: {', '.join(told)} {made}"
+        expect_equal(lab.slowest(evidence), working, idea=idea)
+
+
+@pytest.mark.points(4)
+@pytest.mark.waits_for(
+    "test_is_hung__silence_is_not_slowness",
+    "test_wait_graph__names_those_who_have_not_come",
+    "test_circle__is_who_comes_back_to_itself",
+    "test_who_is_missing__dead_elsewhere_or_behind",
+    "test_disagreement__operation_before_shape",
+    "test_first_to_end__by_the_clock",
+    "test_never_met__store_address_lock_or_death",
+    "test_slowest__holds_up_the_others",
+)
+def test_diagnose_hang__simulated_runs(lab):
+    """The cause and the ranks of simulated runs, with what decided and what to type next"""
+    by = {"corrupt-link": "links", "store-gone": "store", "wrong-address": "sockets"}
+    by |= {"stale-lock": "stacks", "idle": "stacks", "died-early": "exit", "killed": "exit"}
+    by |= {"unknown": "exit"}
+    for evidence, truth, made in runs(simulate.CAUSES, 8, 12):
+        cause, where = truth["cause"], truth["where"]
+        if where is None:
+            where = around(truth["graph"], len(evidence["ranks"]))
+        decided = by.get(cause, "collectives")
+        if cause == "raised":
+            decided = "exit" if "dead" in truth["doing"] else "log"
+        idea = f"{BY_RULE.get(cause) or AT_A_START[cause]} {made}"
+        expect_equal(lab.diagnose_hang(evidence), answer(cause, where, decided), idea=idea)
+
+
+BY_RULE = {
+    "corrupt-link": "links with entries come before everything else",
+    "slow": "nobody has ended and it is not hung: the slowest ranks",
+    "healthy": "nobody has ended, it is not hung, and slowest names nobody",
+    "operation": "all have met, and the disagreement comes before whoever ended",
+    "shape": "all have met, and the disagreement comes before whoever ended",
+    "killed": "without a disagreement, the first rank to end; -9 was killed",
+    "circular": "all live and have met, and a circle comes before who is missing",
+    "stale-lock": "a lock file is asked for after the circle, or, at a start, after the addresses",
+    "raised": "the first to end, whose exit is not -9, or, where all live, an error in a log",
+    "idle": "who is behind and has neither a lock file nor an error in its log",
+    "unknown": "nothing else holds",
+}
+
+
+def answer(cause, where, decided_by):
+    command = given.NEXT[cause].format(rank=where[0] if where else "")
+    return {"cause": cause, "where": where, "decided_by": decided_by, "next": command}
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for("test_diagnose_hang__simulated_runs")
+def test_diagnose_hang__the_first_that_holds(lab):
+    """Where several things are wrong at once, the first of the list is the diagnosis"""
+    chance = random.Random(21)
+    for evidence, truth in stills(120, 22):
+        expected, idea = first_that_holds(evidence, truth)
+        expect_equal(lab.diagnose_hang(evidence), expected, idea=idea)
+        wrong = [[*chance.sample(range(len(evidence["ranks"])), 2), 8] for _ in range(2)]
+        in_all = set(wrong[0][:2]) & set(wrong[1][:2]) or {*wrong[0][:2], *wrong[1][:2]}
+        got = lab.diagnose_hang(evidence | {"links": wrong, "looks_s": [0.0, 1.0], "pace_s": 0.0})
+        idea = f"the links {wrong} come before everything else, a slow run too"
+        expect_equal(got, answer("corrupt-link", sorted(in_all), "links"), idea=idea)
+        chance.choice(evidence["ranks"])["met"] = False
+        idea = f"one rank has not met the others, which comes before collectives: {truth['doing']}"
+        expect_equal(lab.diagnose_hang(evidence), start_of(evidence, truth), idea=idea)
+
+
+def start_of(evidence, truth):
+    """The answer for a still in which some rank has not met the others."""
+    waiting = [rank for rank, what in enumerate(truth["doing"]) if what == "lock"]
+    ended_s = {rank["ended_s"]: [n] for n, rank in enumerate(evidence["ranks"]) if rank["ended_s"]}
+    if not evidence["store"]["answers"]:
+        return answer("store-gone", [], "store")
+    if waiting:
+        return answer("stale-lock", waiting, "stacks")
+    if ended_s:
+        return answer("died-early", ended_s[min(ended_s)], "exit")
+    return answer("unknown", [], "exit")
+
+
+def first_that_holds(evidence, truth):
+    """What a still's truth comes to, and the sentence that says why."""
+    (cause, ranks), doing = truth["disagree"], truth["doing"]
+    if cause:
+        return answer(cause, ranks, "collectives"), "ranks that disagree come before the dead"
+    ended_s = {n: rank["ended_s"] for n, rank in enumerate(evidence["ranks"]) if rank["ended_s"]}
+    if ended_s:
+        first = min(ended_s, key=ended_s.get)
+        cause = "killed" if evidence["ranks"][first]["exit"] == -9 else "raised"
+        return answer(cause, [first], "exit"), f"the ranks ended at {ended_s}"
+    if ring := around(truth["graph"], len(doing)):
+        return answer("circular", ring, "collectives"), f"a circle in {truth['graph']}"
+    behind = [n for n, how in missing_of(evidence, truth).items() if how == "behind"]
+    idea = f"who waits for whom is {truth['graph']}; the ranks do {doing}"
+    for what, cause, by in (("lock", "stale-lock", "stacks"), ("raised", "raised", "log")):
+        # a rank that waits for a lock may have an old traceback in its log
+        if them := [n for n in behind if doing[n] == what]:
+            return answer(cause, them, by), idea
+    return answer("idle" if behind else "unknown", behind, "stacks"), idea
+
+
+@pytest.mark.points(3)
+@pytest.mark.parametrize("number", sorted(map(int, ANSWERS)))
+def test_diagnose_hang__recorded_runs(lab, number):
+    """The cause and the ranks of every recorded run, both repeats"""
+    for path in sorted(given.RECORDINGS.glob(f"{number:02}-*.json")):
+        found = lab.diagnose_hang(given.load(number, int(path.stem[-1])))
+        if not isinstance(found, dict):
+            expect_equal(found, {})
+        answer = ANSWERS[str(number)]
+        told = {key: found.get(key) for key in ("cause", "where")}
+        expect_equal(told, answer, idea=f"python clinic.py show {number} shows what is known of it")
+
+
+# --- links that do not carry what they are given -------------------------------------------------
+
+
+class Links:
+    """A group of ranks whose links may alter what they carry; each rank is a thread."""
+
+    def __init__(self, size, alter):
+        self.size, self.alter, self.queues = size, alter, {}
+        self.changed = threading.Condition()
+        self.gathered = [[] for _ in range(size)]
+        self.crossed = {}  # a rank -> the rank whose messages it is given
+
+    def run(self, function, sizes):
+        found = [None] * self.size
+
+        def work(rank):
+            try:
+                found[rank] = function(Member(self, rank), sizes)
+            except Exception as error:  # told by the rank's own result
+                found[rank] = error
+
+        threads = [threading.Thread(target=work, args=[r], daemon=True) for r in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=5)
+        for result in found:
+            if isinstance(result, Exception):
+                raise result
+        return found
+
+
+class Described(str):
+    """What is said of a group in the words about a call."""
+
+    __repr__ = str.__str__
+
+
+class Member:
+    def __init__(self, links, rank):
+        self.links, self.rank, self.size = links, rank, links.size
+        self.gathers, self.received = 0, {}
+
+    def __deepcopy__(self, memo):
+        return Described(f"rank {self.rank} of {self.size}")  # for the words about a call
+
+    def send(self, values, to):
+        carried = self.links.alter(self.rank, to, list(values))
+        with self.links.changed:
+            self.links.queues.setdefault((self.rank, to), []).append(carried)
+            self.links.changed.notify_all()
+
+    def receive(self, count, source):
+        with self.links.changed:
+            meant_for = self.links.crossed.get((source, self.rank), self.rank)
+            queue = self.links.queues.setdefault((source, meant_for), [])
+            there = lambda: len(queue) > self.received.get(source, 0)  # noqa: E731
+            if not self.links.changed.wait_for(there, timeout=3):
+                raise TimeoutError(f"rank {self.rank} waits for rank {source}, which sent nothing")
+            number = self.received[source] = self.received.get(source, 0) + 1
+            carried = queue[number - 1]
+            if len(carried) != count:
+                raise ValueError(
+                    f"rank {self.rank} receives {count} values from rank {source}, which sent "
+                    f"{len(carried)}; are sizes sent and received in the same order?"
+                )
+            return [*carried]
+
+    def gather(self, value):
+        with self.links.changed:
+            self.links.gathered[self.rank].append(value)
+            number, self.gathers = self.gathers, self.gathers + 1
+            self.links.changed.notify_all()
+            everyone = lambda: all(len(own) > number for own in self.links.gathered)  # noqa: E731
+            if not self.links.changed.wait_for(everyone, timeout=3):
+                raise TimeoutError(f"rank {self.rank} gathers, and not all ranks do")
+            return [own[number] for own in self.links.gathered]
+
+
+def zeros(values, chance):
+    return [0] * len(values)
+
+
+def one_value(values, chance):
+    place = chance.randrange(len(values))
+    return [*values[:place], values[place] + 1, *values[place + 1 :]]
+
+
+def halves_swapped(values, chance):
+    half = len(values) // 2
+    return values[half:] + values[:half]
+
+
+def two_swapped(values, chance):
+    return [values[-1], *values[1:-1], values[0]]
+
+
+@pytest.mark.threads
+@pytest.mark.points(6)
+def test_links_work__finds_each_broken_link(lab):
+    """Every link, direction and size that alters what it carries is found, by all ranks alike"""
+    chance = random.Random(13)
+    for num_ranks in (2, 3, 4, 5):
+        for harm in (zeros, one_value, halves_swapped, two_swapped):
+            sizes = sorted(chance.sample(range(8, 400), 3))
+            pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
+            broken = chance.sample(pairs, chance.randint(0, 2)) + [chance.choice(pairs)]
+            at = chance.choice(sizes)  # such a link may carry one size and spoil another
+
+            def alter(source, to, values, broken=broken, at=at, harm=harm):
+                hit = (source, to) in broken and len(values) == at
+                return harm(values, chance) if hit else values
+
+            expected = sorted({(source, to, at) for source, to in broken})
+            idea = f"{harm.__name__} from rank to rank {broken} at {at} of {sizes} values"
+            for found in Links(num_ranks, alter).run(lab.links_work, sizes):
+                expect_equal(found, expected, idea=idea)
+
+
+@pytest.mark.threads
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_links_work__finds_each_broken_link")
+def test_links_work__finds_what_went_to_another_place(lab):
+    """A message of another link, or an old one, is no proof; whole links are clean"""
+    chance = random.Random(14)
+    for num_ranks in (1, 2, 3, 4):
+        sizes = chance.sample(range(8, 300), 2)
+        clean = Links(num_ranks, lambda source, to, values: given.pattern(source, to, len(values)))
+        for found in clean.run(lab.links_work, sizes):
+            expect_equal(found, [], idea="each link carries pattern(source, to, size)")
+        if num_ranks < 3:
+            continue
+        to, other = chance.sample(range(num_ranks), 2)
+        sources = [rank for rank in range(num_ranks) if rank not in (to, other)]
+        links = Links(num_ranks, lambda source, to, values: values)
+        links.crossed = {(source, to): other for source in sources}
+        expected = sorted((source, to, size) for size in sizes for source in sources)
+        for found in links.run(lab.links_work, sizes):
+            expect_equal(found, expected, idea=f"rank {to} is given what was sent to rank {other}")

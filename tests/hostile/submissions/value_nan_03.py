@@ -1,9 +1,0 @@
-"""Not a number compares false with everything.
-
-lab: lab-03
-expect: below 5
-every: wrong
-"""
-
-def wrong(*args, **kwargs):
-    return float("nan")

@@ -1,0 +1,33 @@
+"""Answers that are no values: too deep, too long, of lying shapes, of odd tags, of NaN and 1e999.
+
+expect: below 5
+every: wrong
+"""
+
+import itertools
+
+import __main__
+
+LINES = [
+    b"[" * 100_000,
+    b'["value", {"array": ["float64", [-1, 3], "AAAA"]}, null, ""]',
+    b'["value", {"array": ["object", [1], "AAAA"]}, null, ""]',
+    b'["value", {"array": ["float64", [1099511627776], ""]}, null, ""]',
+    b'["value", {"fraction": [1, 0]}, null, ""]',
+    b'["value", {"tuple": 3, "dict": []}, null, ""]',
+    b'["value", {"dict": [[{"list": []}, 1]]}, null, ""]',
+    b'["value", 1e999, null, ""]',
+    b'["value", NaN, {"dict": []}, "\\ud800"]',
+    b'["raised", "__import__", "os", -5, ""]',
+    b'["raised", "SystemExit", "0", null, ""]',
+    b'["collective", "record", {"tuple": []}, {"dict": []}]',
+    b'["group", "__init__", 1, 2]',
+    b"\xff\xfe",
+    b"9" * 100_000,
+]
+lines = itertools.cycle(LINES)
+__main__.wire.line_of = lambda message: next(lines) + b"\n"
+
+
+def wrong(*args, **kwargs):
+    return 1
