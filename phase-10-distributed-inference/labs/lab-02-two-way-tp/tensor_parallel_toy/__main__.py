@@ -112,14 +112,16 @@ def run(command, options):
         options["config"] = config
     if os.environ.get("RANK", "0") == "0":
         print(answered_by(LAB), flush=True)
-    options["chosen"] = bool(
-        chosen_schedules(ranks)
-    )  # a wrong one is a sentence here, and a hang between ranks
-    if in_torchrun():
-        results = [run_rank(TARGETS[command], options, timeout_s)]
-    else:
+    # A wrong schedule is a sentence here, and a hang between ranks.
+    options["chosen"] = bool(chosen_schedules(ranks))
+    if not in_torchrun():
         results = launch(TARGETS[command], ranks, options, timeout_s, 3600, echo=True)
-    return 0 if results[0].get("ok", True) else 1
+        return 0 if results[0].get("ok", True) else 1
+    result = run_rank(TARGETS[command], options, timeout_s)
+    sys.stdout.flush()
+    # Torch's threads, when the interpreter ends in order, abort it now and then ("terminate called
+    # without an active exception"), and torchrun would call a run failed that was right.
+    os._exit(0 if result.get("ok", True) else 1)
 
 
 if __name__ == "__main__":
