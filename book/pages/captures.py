@@ -1,0 +1,40 @@
+"""What the recorded logs of a two-way engine say."""
+
+import re
+
+import figures
+from labbook.labs import capture, model
+
+log = capture("lab-02/captures/tp2-engine/engine.log")
+two = capture("lab-02/captures/tp2/report.json")
+evidence = figures.engine.evidence(log)
+
+asked = next(line for line in log.splitlines() if "Initializing a V1 LLM engine" in line)
+settings = {
+    "tensor_parallel_size": "two ranks were asked for, not yet made",
+    "dtype": "four bytes per number; the ledger multiplies with this",
+    "max_seq_len": "the longest request; it decides how the log counts tokens",
+    "kv_cache_dtype": "the cache has the type of the model itself",
+    "disable_custom_all_reduce": "vLLM's own kernel is off; on GPUs that would cost time",
+    "enforce_eager": "no CUDA graph will be recorded; on GPUs that would cost time, too",
+}
+setting_rows = [
+    [f"`{k}`", f"`{re.search(rf'{k}=([^,]+)', asked)[1]}`", why] for k, why in settings.items()
+]
+
+cache = two["ranks"][0]["kv_cache"]
+per_token = cache["page_bytes_per_layer"] * cache["layers"] // cache["block_size"]
+
+llama = model("llama-3.1-8b")
+kv, blocks, rows = figures.tables.published_start()
+
+shown = {
+    "tp1": "one rank, for comparison",
+    "tp2": "two ranks: half of the matrices, all of the norms, twice the blocks",
+    "tp2-replicated-kv": "one KV head, which both ranks hold",
+    "tp2-tied": "an output matrix that is the embedding: one tensor with two names",
+    "tp2-vocab-500": "a vocabulary of 500 rows, stored as 512",
+    "pp2": "two pipeline stages, no all-reduce; the last stage has the last norm, too",
+    "tp2-two-hosts": "two network namespaces joined by a virtual cable",
+}
+by_name = figures.tables.captured(shown)

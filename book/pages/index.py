@@ -1,0 +1,18 @@
+"""Before you start: one token on one GPU, on two, and far apart."""
+
+import figures
+from labbook.labs import model, solution
+
+lab02 = solution("lab-02")
+lab03 = solution("lab-03")
+small = model("llama-3.1-8b")
+whole = lab02.rank_weights(small, 1)["parameters_bytes"]
+H100 = lab03.GPUS["H100"]
+messages, _ = lab03.step_messages(small["num_layers"], 1, small["hidden_size"], 2)
+one, pair, far = (
+    figures.times.step(**asked) for asked in ({}, {"tp": 2}, {"tp": 2, "nodes": 2, "per_node": 1})
+)
+near_us, far_us = (found["least"]["messages"] / messages * 1e6 for found in (pair, far))
+guess = """width = size // num_ranks
+return [slice(0, width) for rank in range(num_ranks)]"""
+fence = 3 * "`"

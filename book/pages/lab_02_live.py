@@ -1,0 +1,29 @@
+"""The live engine: its ledger, and what other counts would mean."""
+
+from labbook.amounts import human_bytes
+from labbook.labs import capture, model, solution
+
+lab02 = solution("lab-02")
+two = capture("lab-02/captures/tp2/report.json")
+one = capture("lab-02/captures/tp1/report.json")
+tiny = lab02.model_shape(two["config"])
+rank = two["ranks"][0]
+
+held = sum(p["bytes"] for p in rank["parameters"].values())
+whole = sum(p["bytes"] for p in one["ranks"][0]["parameters"].values())
+
+llama = model("llama-3.1-8b")
+plan = lab02.collectives_per_step(llama, 2, 1, 1, llama["dtype_bytes"])
+wide = lab02.collectives_per_step(llama, 2, 1, 1, 2 * llama["dtype_bytes"])
+n = plan["all_reduces"]
+size, twice = (found["all_reduce_bytes"] // n for found in (plan, wide))
+rows = [
+    [n, human_bytes(size), "The cut is as planned."],
+    [0, "", "No matrix is cut: each process runs the whole model, or whole layers of it."],
+    [
+        f"more than {n}",
+        human_bytes(size),
+        "Another model runs beside it, such as speculation's draft.",
+    ],
+    [n, human_bytes(twice), "Values of four bytes, or two tokens in the step, as speculation has."],
+]

@@ -1,0 +1,28 @@
+"""What overlap hides on two links."""
+
+import figures
+from figures.overlap import replays
+from labbook.labs import capture, model, solution
+
+lab03 = solution("lab-03")
+
+gather_first, after_gemm, early = (run["makespan"] for _, run in replays(4, 1))
+pair = [run["makespan"] for _, run in replays(2, 1)]
+
+llama, tokens, ranks = model("llama-3.1-8b"), 4096, 8
+found = figures.prefill_halves(tokens, ranks)
+before, after, gemms = found["before_ms"], found["after_ms"], found["gemms_s"]
+payload, layers = llama["hidden_size"] * llama["dtype_bytes"], llama["num_layers"]
+token_s = lab03.all_reduce_range_s("NVLink 4", ranks, payload)
+slow_link = [2 * s for s in lab03.all_reduce_range_s("10 GbE", 2, tokens * payload)]
+
+runs = [
+    capture(f"lab-02/captures/{name}/profile.json")
+    for name in ("toy-simulated-1gbit", "toy-loopback")
+]
+slow, fast = (run["modes"] for run in runs)
+speed = runs[0]["link"].removeprefix("simulated ")
+
+
+def gain(modes):
+    return 1 - modes["overlap"]["median_step_s"] / modes["sequential"]["median_step_s"]

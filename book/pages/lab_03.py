@@ -1,0 +1,38 @@
+"""A message on NVLink 4 and on 10 GbE."""
+
+import figures
+from labbook.labs import fact, model, solution
+
+lab03 = solution("lab-03")
+small = model("llama-3.1-8b")
+layers, hidden = small["num_layers"], small["hidden_size"]
+link, tcp = lab03.LINKS["NVLink 4"], lab03.LINKS["10 GbE"]
+c_s, a_s, busbw = figures.cost.middle("NVLink 4")
+tcp_c, tcp_a, tcp_busbw = figures.cost.middle("10 GbE")
+messages, decode = lab03.step_messages(layers, 1, hidden, 2)
+_, prefill = lab03.step_messages(layers, 4096, hidden, 2)
+
+
+def span(name, scale, unit):
+    """A row of the table of constants: NVLink 4 and 10 GbE, lowest to highest."""
+    return " | ".join(
+        f"{r[name][0] / scale:g} to {r[name][1] / scale:g} {unit}" for r in (link, tcp)
+    )
+
+
+fit = figures.cost.h100_constants()
+at_line, empty = (
+    lab03.predict_all_reduce_s(8, n, *fit) for n in (lab03.crossover_bytes(8, *fit), 0)
+)
+tcp_s = lab03.ring_all_reduce_s(2, decode, tcp_c, tcp_a, tcp_busbw)
+less_s = tcp_s - lab03.ring_all_reduce_s(2, decode, tcp_c, tcp_a, 10 * tcp_busbw)
+per_rank = {p: figures.cost.h100_constants(p)[2] for p in (2, 8)}
+cross = lab03.crossover_bytes(8, c_s, a_s, busbw)
+until = figures.cost.one_shot_until(8, fact("cus0239") * 1e-6, fit[2])
+points = [(p, *figures.cost._measured("H100", p)[n]) for p, n in ((2, 0), (8, 0), (8, -1))]
+(_, n1, t1), (_, _, t2), (_, n3, t3) = points
+algorithm, bus = n3 / t3, lab03.bus_bandwidth("all_reduce", 8, n3, t3)
+by_hand_a = (t2 - t1) / 12
+by_hand_c = t1 - 2 * by_hand_a
+by_hand_busbw = 2 * 7 / 8 * n3 / (t3 - by_hand_c - 14 * by_hand_a)
+found = lab03.calibrate(points)

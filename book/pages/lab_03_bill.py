@@ -1,0 +1,72 @@
+"""A decode step's bill, and its shares by each denominator."""
+
+import figures
+from labbook.labs import capture, fact, model, solution
+
+lab02 = solution("lab-02")
+lab03 = solution("lab-03")
+small = model("llama-3.1-8b")
+W = figures.cost.read_bytes("llama-3.1-8b")
+layers, hidden = small["num_layers"], small["hidden_size"]
+h100, flops = figures.cost.achieved("H100")
+c_s, a_s, busbw = figures.cost.middle("NVLink 4")
+messages, decode = lab03.step_messages(layers, 1, hidden, 2)
+_, prefill = lab03.step_messages(layers, 4096, hidden, 2)
+one_gpu, own = (lab03.decode_step_s(W, p, h100) for p in (1, 8))
+
+
+pair = figures.tables.pair
+faster = lab03.GPUS["B200"]["memory_bytes_per_s"] / lab03.GPUS["L40S"]["memory_bytes_per_s"]
+printed = lab03.GPUS["H100"]
+meet = printed["flops_per_s"] / printed["memory_bytes_per_s"]  # BF16: 2 bytes, 2 flops per weight
+reached = capture("lab-03/hardware.json")["reached"]
+achieved = meet * reached["flops_share"][1] / reached["memory_share"][1]
+alone, eight = (lab03.step_s(W, p, h100, 4096, flops) for p in (1, 8))
+large = [messages * t for t in lab03.all_reduce_range_s("NVLink 4", 8, prefill)]
+large_shares = [t / (t + eight) for t in large]
+gains = [alone / (t + eight) for t in large]
+step = figures.times.step
+box8, ether16 = step(tp=8), step(tp=16, nodes=2)
+rdma16 = step(tp=16, nodes=2, network="400 GbE")
+nccl_s = messages * fact("ncc0049") * 1e-6
+rest_s = box8["typical"] - box8["terms"]["messages"]
+engine_share = box8["terms"]["messages"] / box8["typical"]
+nccl_share = nccl_s / (nccl_s + rest_s)
+of_one, of_floor = nccl_s / (nccl_s + one_gpu), nccl_s / (nccl_s + own)
+pauses = sum(box8["terms"][name] for name in ("gaps", "host", "waits"))
+
+pairs = [
+    figures.tables.two_gpus(*pair)
+    for pair in zip(
+        "H100 H100 H100 A100 L40S".split(), ["NVLink 4", "400 GbE", *3 * ["10 GbE"]], strict=True
+    )
+]
+rows, verdicts, wins = zip(*pairs, strict=True)
+kv_token = lab02.kv_bytes_per_token(small, 1)
+paid_across = messages * lab03.all_reduce_range_s("10 GbE", 2, decode)[0]
+saved_long = (W + 131072 * kv_token) / h100 / 2
+even = (2 * h100 * paid_across - W) / kv_token
+gap = {
+    n: step(tp=2, nodes=2, per_node=1, prompt=n)["typical"] - step(prompt=n)["typical"]
+    for n in (1000, 101000)
+}
+even_typical = 1250 + 100000 * gap[1000] / (gap[1000] - gap[101000])
+
+at_crossing = lab03.crossover_bytes(8, c_s, a_s, busbw) / (hidden * 2)
+sides = {name: figures.tables.over_ethernet(name) for name in ("llama-3.1-8b", "qwen2.5-72b")}
+share_at = {tokens: figures.tables.share(tokens) for tokens in (1, round(achieved), 1024, 4096)}
+floors = {gpu: figures.tables.least_share(gpu) for gpu in lab03.GPUS}
+
+sparks = [
+    fact(f"gpt000{k}") for k in range(9)
+]  # one node, across, two replicas; 1, 16, 64 requests
+oss = capture("capstone/models/gpt-oss-120b.json")
+oss_layers, oss_hidden = oss["num_hidden_layers"], oss["hidden_size"]
+spark_bw = {
+    g["memory_gb_per_s"] for n, g in capture("lab-03/hardware.json")["gpus"].items() if n == "gb10"
+}.pop()
+step_1, step_2 = 1e3 / sparks[0], 1e3 / sparks[1]
+paid_ms = step_2 - step_1 / 2
+oss_messages, oss_payload = lab03.step_messages(oss_layers, 1, oss_hidden, 2)
+each_us = paid_ms / oss_messages * 1e3
+spark = [t * 1e6 for t in lab03.all_reduce_range_s("200 GbE", 2, oss_payload)]
