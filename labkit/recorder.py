@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import pprint
 import reprlib
 import sys
 from collections import deque
@@ -75,7 +76,10 @@ class Recorder:
         given = dict(zip(self._parameters(name, len(args)), args, strict=True))
         numpy = sys.modules.get("numpy")
         with numpy.printoptions(threshold=sys.maxsize) if numpy else contextlib.nullcontext():
-            lines = [f"{key} = {value!r}" for key, value in (given | kwargs).items()]
+            lines = [
+                f"{key} = {pprint.pformat(value, width=96, compact=True, sort_dicts=False)}"
+                for key, value in (given | kwargs).items()
+            ]
         words = [*given, *(f"{key}={key}" for key in kwargs)]
         return "\n".join([*lines, f"{name}({', '.join(words)})"])
 

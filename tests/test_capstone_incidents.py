@@ -136,7 +136,7 @@ def test_the_reference_s_diagnosis_is_never_shown_unasked(capsys, monkeypatch):
 
 def test_the_list_gives_no_answer_away(capsys, monkeypatch):
     lines = incidents(capsys, monkeypatch, "list")[1].splitlines()
-    assert [int(line.split()[-1]) for line in lines] == sorted(program.answers())
+    assert [int(line.split()[4]) for line in lines] == sorted(program.answers())
     assert all(line.startswith("python -m incidents show ") for line in lines)
 
 

@@ -1,7 +1,5 @@
 """Two pools: the page about a recorded run, and a live one."""
 
-import json
-
 import pytest
 
 from labkit.loading import choose_lab, find_labs, load_module
@@ -18,8 +16,7 @@ def solution():
 
 @pytest.fixture
 def recorded():
-    report = json.loads((CAPTURE / "report.json").read_text())
-    return report, (CAPTURE / "rank-2.log").read_text()
+    return pools.recorded(), pools.log_of_the_second(CAPTURE)
 
 
 def test_the_recorded_run_agrees_with_the_ledger(recorded, solution):
@@ -32,6 +29,11 @@ def test_the_recorded_run_agrees_with_the_ledger(recorded, solution):
         assert file["shape"] == [report["decode"]["cached_tokens"], 4, heads // 4]
         assert file["bytes"] == 4 * file["shape"][0] * heads
     assert len(report["files"]) == model["num_hidden_layers"]
+
+
+def test_the_recorded_page_needs_no_vllm(capsys):
+    assert pools.main(["--recorded"]) == 0
+    assert "whole run recorded earlier" in capsys.readouterr().out
 
 
 def test_a_wrong_function_is_named_and_its_number_shown(recorded, solution, monkeypatch):

@@ -1,6 +1,7 @@
 """Prefill in one vLLM, decode in another, and print one page about what crosses between them.
 
     python pools.py [--prompt 512] [--json FILE]
+    python pools.py --recorded           the page of a recorded run; nothing is started
 
 Three engines of the same tiny Llama: one serves the request alone; one prefills it and hands the
 cache on as files; one finds the files and goes on from them. The bytes that cross are predicted
@@ -51,6 +52,11 @@ def measure(num_prompt, folder):
     found = {role: ranks[0] for role, ranks in zip(ROLES, reports, strict=True)}
     files = [tensor_in(path) for path in sorted(cache.rglob("*.safetensors"))]
     return found | {"model_config": config, "num_prompt": num_prompt, "files": files}
+
+
+def recorded():
+    """A run that record.py kept, in the shape of `measure`."""
+    return json.loads((HERE / "captures" / "pools" / "report.json").read_text(encoding="utf-8"))
 
 
 def log_of_the_second(folder):
@@ -116,6 +122,7 @@ def _said(agrees):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--prompt", type=int, default=512, metavar="N", help="tokens (512)")
+    parser.add_argument("--recorded", action="store_true", help="show a recorded run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     options = parser.parse_args(arguments)
     if not 130 <= options.prompt <= MAX_MODEL_LEN - NUM_TOKENS:
@@ -126,13 +133,15 @@ def main(arguments=None):
     began, lab = time.monotonic(), load_chosen(HERE)
     print(answered_by(HERE), flush=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="pools-") as folder:
-            measured = measure(options.prompt, folder)
+        with tempfile.TemporaryDirectory(prefix="pools-") as made:
+            folder = HERE / "captures" / "pools" if options.recorded else made
+            measured = recorded() if options.recorded else measure(options.prompt, folder)
             lines, agrees = page(measured, log_of_the_second(folder), lab)
     except run.LiveError as error:
         sys.exit(f"pools: {error}")
     print("\n".join(lines))
-    print(f"whole run {time.monotonic() - began:.1f} s")
+    how = "recorded earlier" if options.recorded else f"{time.monotonic() - began:.1f} s"
+    print(f"whole run {how}")
     if options.json:
         options.json.write_text(json.dumps(measured, indent=1) + "\n")
     return 0 if agrees else 1

@@ -67,6 +67,14 @@ def _server(server):
         print(f"  log     {line[:150]}")
 
 
+def _in_a_line(evidence):
+    """What one sees first: the program, its ranks, and how many of them live."""
+    ranks, ended = evidence["ranks"], sum(r["exit"] is not None for r in evidence["ranks"])
+    program, after_s = evidence["command"].split()[0], evidence["looks_s"][1]
+    lives = "all are alive" if not ended else f"{ended} of them ended"
+    return f"{program}, {len(ranks)} ranks, {lives} after {after_s:.0f} s"
+
+
 def _life(rank, between_s):
     if rank["exit"] is not None:
         return f"ended with {rank['exit']} after {rank['ended_s']:.1f} s"
@@ -189,7 +197,7 @@ def main():
         sys.exit("clinic: no Torch here; `make torch` installs it into .venv")
     if chosen.verb == "list":
         for number in recorded:
-            print(f"{number:3}  python clinic.py show {number}")
+            print(f"python clinic.py show {number:<4}{_in_a_line(load(number))}")
     elif chosen.verb == "show":
         show(load(of_recording(chosen.name)))
     elif chosen.verb == "record":

@@ -49,8 +49,9 @@ class Yours:
             result = called(*arguments)
             return result if key is None else result[key]
         except NotImplementedError as error:
-            unwritten = re.search(r"· (\w+) is yours", str(error))
-            self.open[unwritten[1] if unwritten else name] = None
+            unwritten = re.search(r"([\w-]+) · (\w+) is yours", str(error))
+            lab, name = unwritten.groups() if unwritten else ("", name)
+            self.open[name] = lab
         except Exception as error:
             self.raised[name] = f"{name}: {type(error).__name__}: {error}"
         return None
@@ -72,7 +73,9 @@ def verdict(rows, yours, claim):
     wrong = [row for row in rows if not row.agrees]
     agree = not wrong and not yours.raised
     if yours.open:
-        lines = textwrap.wrap(f"not written yet: {', '.join(yours.open)}", 88)
+        several = len(set(yours.open.values())) > 1
+        names = [f"{name} ({lab})" if several else name for name, lab in yours.open.items()]
+        lines = textwrap.wrap(f"not written yet: {', '.join(names)}", 88)
     else:
         lines = [f"{said(agree)}  {claim}"]
     first = {row.function: row for row in reversed(wrong)}

@@ -223,7 +223,7 @@ def main():
             replay(chosen.name)
         else:  # the names of the cases would be the answers
             for number in sorted(answers()):
-                print(f"python -m incidents show {number}")
+                print(f"python -m incidents show {number:<4}{look.planned(load(number))}")
     except (run.LiveError, OSError, NotImplementedError) as error:
         parser.exit(2, f"incidents: {error}\n")
 

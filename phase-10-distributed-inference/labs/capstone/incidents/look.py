@@ -13,13 +13,18 @@ SYMBOLS = {"computes": "#", "waits": ".", "transfers": "="}
 
 def show(number, evidence):
     """Print the start-up, times beside the healthy run's, shares of cores, and a timeline."""
-    plan = ", ".join(f"{key} {value}" for key, value in evidence["plan"].items() if key != "model")
-    print(f"planned: {plan}")
+    print(planned(evidence))
     for lines in (_start_up(evidence), _cores(evidence), *_timings(evidence)):
         if lines:
             print("", *lines, sep="\n")
     print("\nYour guess: what is wrong, where, and what does it cost? Then type:")
     print(f"python -m incidents read {number}")
+
+
+def planned(evidence):
+    """The plan in a line, without its model."""
+    plan = {key: value for key, value in evidence["plan"].items() if key != "model"}
+    return "planned: " + ", ".join(f"{key} {value}" for key, value in plan.items())
 
 
 def _start_up(evidence):

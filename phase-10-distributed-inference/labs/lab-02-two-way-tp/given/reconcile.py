@@ -32,7 +32,8 @@ def reconcile(log, model, tp_size, pp_size, block_size, ledger):
 
     log: of startup_log.read. ledger: a Ledger. Returns {"lines", "verdict", "findings"}.
     A line: `claim`, `rank`, `expected`, `reported`, `residual`, `unit`, `status`, `cause`; status
-    is "exact" (within what the log prints), "close" (within 5 %), or "off".
+    is "exact" (within what the log prints), "close" (within 5 %), "coarse" (the log's own rounding
+    is more than 5 %) or "off".
     verdict: "consistent", "wrong split", "unexplained" or "nothing to check"; findings: words from
     "pipeline not applied", "tensor parallel not applied", "different split", "heavier rank",
     "kv not sharded", "kv unexplained", "weights unexplained", "quantized".
@@ -56,10 +57,10 @@ def reconcile(log, model, tp_size, pp_size, block_size, ledger):
     return {"lines": lines, "verdict": verdict, "findings": findings}
 
 
-def _line(claim, rank, expected, reported, unit, exact, cause="", close=False):
+def _line(claim, rank, expected, reported, unit, exact, cause="", close=False, coarse=False):
     comparable = None not in (expected, reported)
     residual = reported - expected if comparable else None
-    status = "exact" if exact else "close" if close else "off"
+    status = "exact" if exact else "coarse" if coarse else "close" if close else "off"
     line = {"claim": claim, "rank": rank, "expected": expected, "reported": reported}
     return line | {"residual": residual, "unit": unit, "status": status, "cause": cause}
 
@@ -190,17 +191,17 @@ def _tokens_line(tokens, memory_bytes, fullest, unsharded):
     expected, whole = memory_bytes / fullest, memory_bytes / unsharded
     printed = 0.006 * GIB / fullest + 256  # two decimals, and a block not filled
     off, near = abs(tokens - expected), 0.05 * expected
-    exact, close = off <= printed <= near, off <= max(printed, near)
+    exact, close, coarse = off <= printed <= near, off <= near, off <= printed > near
     cause, findings = "", []
-    if not close and abs(tokens - whole) <= 0.05 * whole:
+    if coarse:
+        cause = "the memory is printed to 0.01 GiB, which is coarse here"
+    elif not close and abs(tokens - whole) <= 0.05 * whole:
         cause, findings = "every rank holds all KV heads", ["kv not sharded"]
     elif not close:
         cause, findings = "no split of this memory comes near", ["kv unexplained"]
-    elif printed > near:
-        cause = "the memory is printed to 0.01 GiB, which is coarse here"
     elif not exact:
         cause = "the log counts tokens of full requests, or a stage holds more"
-    line = _line("KV tokens", None, round(expected), tokens, "", exact, cause, close)
+    line = _line("KV tokens", None, round(expected), tokens, "", exact, cause, close, coarse)
     return line, findings
 
 
