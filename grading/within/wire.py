@@ -21,6 +21,7 @@ DTYPES |= {
     for sign in ("", "u")
     for bits in (8, 16, 32, 64)
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}  # numpy makes a name anew for each .name
 OF_JSON = frozenset((type(None), bool, int, float, str))
 
 
@@ -39,12 +40,12 @@ def tagged(value):
         return value if kind is list else {"tuple": value}
     if kind is dict:
         return {"dict": [[tagged(key), tagged(item)] for key, item in value.items()]}
-    if kind is np.ndarray and value.dtype.name in DTYPES and value.dtype.isnative:
+    if kind is np.ndarray and value.dtype in NAMES:
         if value.nbytes > MAX_LINE_BYTES:  # a broadcast view is small until it is written out
             raise Unsendable(f"an array of {value.nbytes} bytes")
         data = base64.b64encode(value.tobytes()).decode()
-        return {"array": [value.dtype.name, list(value.shape), data]}
-    if isinstance(value, np.generic) and value.dtype.name in DTYPES:
+        return {"array": [NAMES[value.dtype], list(value.shape), data]}
+    if isinstance(value, np.generic) and value.dtype in NAMES:
         return {"scalar": tagged(np.asarray(value))["array"]}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
