@@ -69,10 +69,7 @@ def run(options) -> int:
     grades = load_grades(book, people, handins)
     _tell("look", grades.questions)
     grades.questions[:0] = [*found.ignored, *questions, *held]
-    here, now = {(one.student, one.lab) for one in handins}, {one.lab for one in handins}
-    kept = [(s, lab) for s, row in grades.table.items() for lab in row if lab in now]
-    why = "is kept from an earlier run; rm its files to forget it"
-    _tell("note", [(s, f"{lab} {why}") for s, lab in kept if (s, lab) not in here])
+    _tell("note", _kept(grades, handins))
     facts = similar.alike(book, grades.table)
     write_exports(grades, {"html/index.html": pages.class_page(grades, facts)})
     if held and single:
@@ -86,6 +83,14 @@ def run(options) -> int:
         lines = count(look, "line above needs", "lines above need")
         print(f"{lines} a look; the class page has them first.")
     return LOOK if look else FINE
+
+
+def _kept(grades, handins):
+    """Grades of these labs whose hand-in is not here."""
+    here, now = {(one.student, one.lab) for one in handins}, {one.lab for one in handins}
+    kept = [(s, lab) for s, row in grades.table.items() for lab in row if lab in now]
+    why = "is kept from an earlier run; rm its files to forget it"
+    return [(s, f"{lab} {why}") for s, lab in kept if (s, lab) not in here]
 
 
 def _people(book):

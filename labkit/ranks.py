@@ -56,18 +56,7 @@ def run_processes(
     job, log = Path(folder, "ranks.json"), Path(folder, "import.log")
     ranks = [[str(program), *own] for own in words]
     job.write_text(json.dumps([ranks, environments, str(folder), timeout_s, grace_s, echo]))
-    told, tell = os.pipe()
-    with log.open("wb") as err:
-        launcher = subprocess.Popen(
-            [interpreter, __file__, str(job), str(tell)],
-            env=environments[0],
-            stdin=subprocess.DEVNULL,
-            stderr=err,
-            pass_fds=[tell],
-            start_new_session=True,
-            preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
-        )
-    os.close(tell)
+    launcher, told = _launcher(interpreter, job, environments[0], log)
     try:
         with os.fdopen(told) as lines:
             pids = lines.readline()  # comes when the import is done
@@ -82,6 +71,23 @@ def run_processes(
         failed = f"rank 0: could not be started: {said[-1] if said else 'no message'}"
     if failed:
         raise RanksFailed(failed)
+
+
+def _launcher(interpreter, job, environment, log):
+    """(its process, the descriptor of the pipe that it writes to)."""
+    told, tell = os.pipe()
+    with log.open("wb") as err:
+        launcher = subprocess.Popen(
+            [interpreter, __file__, str(job), str(tell)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=err,
+            pass_fds=[tell],
+            start_new_session=True,
+            preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
+        )
+    os.close(tell)
+    return launcher, told
 
 
 def die_with_parent(parent, how=signal.SIGKILL):
