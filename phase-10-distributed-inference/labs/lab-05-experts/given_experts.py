@@ -1,5 +1,6 @@
 """Given in lab 05: what an expert computes, a message's price, and the rows that contradict."""
 
+import itertools
 import math
 
 import numpy as np
@@ -42,6 +43,35 @@ def ring_s(trips, payload_bytes, machine):
         + hops * machine["a_s"]
         + hops / p * payload_bytes / machine["busbw_bytes_per_s"]
     )
+
+
+def busiest_first(placed, loads):
+    """The ranks' rows, the busiest rank's first; copies of an expert share its rows equally.
+
+    placed is a list with the experts of each rank. Of two placements, the one with the smaller list
+    is the better. [inf] when an expert stands nowhere.
+    """
+    copies = [sum(e in held for held in placed) for e in range(len(loads))]
+    if 0 in copies:
+        return [math.inf]
+    return sorted((sum(loads[e] / copies[e] for e in held) for held in placed), reverse=True)
+
+
+def changes(placed, num_experts, slots):
+    """Every placement that is one change away: an expert more, less or another, two exchanged."""
+    for r, held in enumerate(placed):
+        fewer = [[e for e in held if e != gone] for gone in held]
+        more = [[*k, e] for k in [held, *fewer] for e in range(num_experts) if e not in held]
+        for mine in [*fewer, *more]:
+            if len(mine) <= slots:
+                yield [*placed[:r], mine, *placed[r + 1 :]]
+        for s, other in enumerate(placed[:r]):
+            for e, f in itertools.product(held, other):
+                if e not in other and f not in held:
+                    swapped = list(placed)
+                    swapped[r] = [f if x == e else x for x in held]
+                    swapped[s] = [e if x == f else x for x in other]
+                    yield swapped
 
 
 # Kernels multiply in tiles of so many columns: a narrower slice takes as long as a whole tile.

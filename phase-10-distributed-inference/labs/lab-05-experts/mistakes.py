@@ -944,7 +944,7 @@ def place_experts__copies_the_first(loads, num_ranks, slots):
     """
     if len(loads) > num_ranks * slots:
         raise ValueError(f"{len(loads)} experts, {num_ranks * slots} slots")
-    experts = itertools.islice(itertools.cycle(range(len(loads))), num_ranks * slots)
+    experts = (e % len(loads) for e in range(num_ranks * slots))
     placed = [[] for _ in range(num_ranks)]
     for number, e in enumerate(experts):
         if e not in placed[number % num_ranks]:

@@ -8,15 +8,15 @@ Shapes: x is [tokens, hidden]; logits [tokens, experts]; ids (integers) and weig
 top_k]. W1 is [experts, hidden, ffn], W2 [experts, ffn, hidden]. A placement is an integer array
 [experts], the rank that holds each expert; a rank holds its experts in ascending order. Functions
 that end in _rank are one rank's, which calls the collectives of its `group`, as in lab 01. Arrays
-are float64. given_experts.py holds what you read and do not write: run_experts, softmax, ring_s.
+are float64. given_experts.py holds what you read and do not write: run_experts, softmax, ring_s
+and, for the stretch task, busiest_first and changes.
 """
 
-import itertools
 import math
 
 import numpy as np
 from arguments import ABOVE_ZERO, COUNT, ZERO_OR_MORE, checked
-from given_experts import TILE, ring_s, run_experts, softmax
+from given_experts import TILE, busiest_first, changes, ring_s, run_experts, softmax
 
 # --- Task 1: which experts? ----------------------------------------------------------------------
 
@@ -212,8 +212,9 @@ def place_experts(loads, num_ranks, slots):
     loads holds each expert's rows. A rank has room for `slots` experts. Every expert stands on one
     rank at least; where room is left it may stand on several, which share its rows equally. The
     busiest rank has at most 10 % more rows than in the best of all such placements, and not more
-    than in order (place_in_order). The checks draw small cases, up to 12 experts on 4 ranks. Raises
-    ValueError when the experts need more room. Source: vLLM EPLB, `rebalance_experts`.
+    than in order (place_in_order). The checks draw small cases, up to 12 experts on 4 ranks. Given:
+    `busiest_first` compares two placements, `changes` lists all that one change away from one.
+    Raises ValueError when the experts need more room. Source: vLLM EPLB, `rebalance_experts`.
     """
     # BEGIN SOLUTION (task 4, stretch)
     if len(loads) > num_ranks * slots:
@@ -225,7 +226,7 @@ def place_experts(loads, num_ranks, slots):
         if not single:  # every expert stands on every rank
             break
         copies[max(single, key=lambda e: loads[e] / copies[e])] += 1
-    return min(tried, key=lambda placed: _busy(placed, loads), default=[[]] * num_ranks)
+    return min(tried, key=lambda placed: busiest_first(placed, loads), default=[[]] * num_ranks)
     # END SOLUTION
 
 
@@ -242,40 +243,13 @@ def _packed(loads, copies, num_ranks, slots):
 
 
 def _improved(placed, loads, slots):
-    """Change one slot, or exchange two, for as long as the busiest ranks get less to do."""
+    """Take the best single change for as long as the busiest ranks get less to do."""
     while True:
-        changed = min(_changes(placed, loads, slots), key=lambda p: _busy(p, loads), default=placed)
-        if not _busy(changed, loads) < _busy(placed, loads):
+        every = changes(placed, len(loads), slots)
+        better = min(every, key=lambda p: busiest_first(p, loads), default=placed)
+        if not busiest_first(better, loads) < busiest_first(placed, loads):
             return placed
-        placed = changed
-
-
-def _busy(placed, loads):
-    """The ranks' rows, the busiest first; a copied expert's are shared equally."""
-    copies = np.bincount([e for held in placed for e in held], minlength=len(loads))
-    if not copies.all():
-        return [math.inf]  # an expert stands nowhere
-    return sorted((sum(loads[e] / copies[e] for e in held) for held in placed), reverse=True)
-
-
-def _changes(placed, loads, slots):
-    """Every placement with an expert more or less on a rank, or another one, or two exchanged."""
-    for r, held in enumerate(placed):
-        fewer = [[e for e in held if e != gone] for gone in held]
-        more = [[*kept, e] for kept in [held, *fewer] for e in range(len(loads)) if e not in held]
-        for mine in [*fewer, *more]:
-            if len(mine) <= slots:
-                yield [*placed[:r], mine, *placed[r + 1 :]]
-        for s, other in enumerate(placed[:r]):
-            for e, f in itertools.product(held, other):
-                if e not in other and f not in held:
-                    swapped = list(placed)
-                    swapped[r], swapped[s] = [_with(held, e, f), _with(other, f, e)]
-                    yield swapped
-
-
-def _with(held, old, new):
-    return [new if e == old else e for e in held]
+        placed = better
 
 
 # END SOLUTION

@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [1017f1e89868]
+# lab-05 starter: write where NotImplementedError stands. [b9ab90c07c6a]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -9,15 +9,15 @@ Shapes: x is [tokens, hidden]; logits [tokens, experts]; ids (integers) and weig
 top_k]. W1 is [experts, hidden, ffn], W2 [experts, ffn, hidden]. A placement is an integer array
 [experts], the rank that holds each expert; a rank holds its experts in ascending order. Functions
 that end in _rank are one rank's, which calls the collectives of its `group`, as in lab 01. Arrays
-are float64. given_experts.py holds what you read and do not write: run_experts, softmax, ring_s.
+are float64. given_experts.py holds what you read and do not write: run_experts, softmax, ring_s
+and, for the stretch task, busiest_first and changes.
 """
 
-import itertools
 import math
 
 import numpy as np
 from arguments import ABOVE_ZERO, COUNT, ZERO_OR_MORE, checked
-from given_experts import TILE, ring_s, run_experts, softmax
+from given_experts import TILE, busiest_first, changes, ring_s, run_experts, softmax
 
 # --- Task 1: which experts? ----------------------------------------------------------------------
 
@@ -188,11 +188,12 @@ def place_experts(loads, num_ranks, slots):
     loads holds each expert's rows. A rank has room for `slots` experts. Every expert stands on one
     rank at least; where room is left it may stand on several, which share its rows equally. The
     busiest rank has at most 10 % more rows than in the best of all such placements, and not more
-    than in order (place_in_order). The checks draw small cases, up to 12 experts on 4 ranks. Raises
-    ValueError when the experts need more room. Source: vLLM EPLB, `rebalance_experts`.
+    than in order (place_in_order). The checks draw small cases, up to 12 experts on 4 ranks. Given:
+    `busiest_first` compares two placements, `changes` lists all that one change away from one.
+    Raises ValueError when the experts need more room. Source: vLLM EPLB, `rebalance_experts`.
     """
     raise NotImplementedError(
-        "lab-05 · place_experts is yours to write (about 48 lines). "
+        "lab-05 · place_experts is yours to write (about 27 lines). "
         "The book (make book) says more: lab-05, task 4"
     )
 
