@@ -172,3 +172,18 @@ kept = [
     ]
     for keys, numbers in by_keys.items()
 ]
+
+
+def excerpt(evidence):
+    """Lines of the evidence of one recording, of rank 1."""
+    plan, first = evidence["plan"], evidence["ranks"][1]["steps"][1]
+    return [
+        f"plan       tp_size {plan['tp_size']}  pp_size {plan['pp_size']}",
+        f"start_up   { ({k: evidence['start_up'][1][k] for k in ('rank', 'world_size')}) }",
+        f"a step     { ({k: first[k] for k in ('start_us', 'end_us', 'requests', 'tokens')}) }",
+        f"its calls  {first['collectives'][0]}  [operation, bytes, entered, left]",
+        f"           {first['collectives'][1]}",
+        f"processor  ranks {evidence['processor']['ranks'][1]}  one sample of 0.1 s",
+        f"           cores {evidence['processor']['cores'][1]}",
+        "healthy    the same keys, from a healthy day",
+    ]

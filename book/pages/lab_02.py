@@ -1,10 +1,17 @@
 """The ledger of a start-up, term by term."""
 
 import math
+import os
 import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import figures
-from labbook.labs import capture, model, quotations, solution
+from labbook.labs import capture, lab, model, quotations, solution
+
+from labkit.starters import copy_course
 
 lab02 = solution("lab-02")
 vllm = quotations()
@@ -30,3 +37,15 @@ llama = model("llama-3.1-8b")
 W1, W2 = (lab02.rank_weights(llama, tp) for tp in (1, 2))
 embedding = lab02.parameters(llama)[0]
 half = math.prod(lab02.rank_shape(embedding, llama, 2)) * llama["dtype_bytes"]
+
+
+def recorded_and_unwritten():
+    """Two tables of two_way.py --recorded, as an untouched starter lets them look."""
+    with tempfile.TemporaryDirectory() as folder:
+        (copy,) = copy_course(Path(folder), lab("lab-02"))
+        shared = [folder, str(copy.path.parent), str(lab("lab-02").path.parent)]
+        environment = os.environ | {"LAB_IMPL": "starter", "PYTHONPATH": os.pathsep.join(shared)}
+        command = [sys.executable, copy.path / "two_way.py", "--recorded"]
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    blocks = shown.stdout.split("\n\n")
+    return f"{blocks[2]}\n\n{blocks[4]}"

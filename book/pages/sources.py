@@ -1,0 +1,22 @@
+"""The published logs, each with its page."""
+
+import re
+
+from labbook.labs import capture
+
+
+def linked(source):
+    issue = re.search(r"vllm-project/vllm issue #(\d+)", source)
+    where = f"https://github.com/vllm-project/vllm/issues/{issue[1]}" if issue else ""
+    return f"[{issue[0]}]({where}){source[issue.end() :]}" if issue else source
+
+
+said = capture("lab-02/captures/quoted-logs/quoted.json")
+rows = [
+    [entry["config"], entry["tp_size"], entry["weights_gib"], linked(entry["source"])]
+    for entry in said["weights"] + said["not_explained"]
+]
+rows += [
+    [e["config"], e["tp_size"], f"cache {e['kv_memory_gib']}", linked(e["source"])]
+    for e in said["cache"][:1]
+]
