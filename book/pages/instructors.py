@@ -9,3 +9,4 @@ sessions = [
     ("[the capstone](place.md)", [15, 15, 45, 35, 10]),
     ("[lab 06](hangs.md), optional", [15, 20, 50, 25, 10]),
 ]
+labs = "lab-01 lab-03 lab-04 lab-02 lab-05 capstone lab-06".split()
