@@ -103,3 +103,14 @@ agree = all((order(row)[0] < order(row)[1]) != bool(row["missed"]) for row in gi
 
 work, every = [3, 17, 0, 8], 16
 steps, dummies = lab05.steps_of_lockstep(work, every)
+exchange_rows = [
+    ["bytes foretold", *(f"{n:,}" for n in said)],
+    ["bytes counted", *(f"{int(n):,}" for n in counted)],
+    [
+        "collectives",
+        *(
+            ", ".join(f"{calls.count(name)} {name}" for name in dict.fromkeys(calls))
+            for calls in (by_gather.operations, by_exchange.operations)
+        ),
+    ],
+]

@@ -16,3 +16,8 @@ near_us, far_us = (found["least"]["messages"] / messages * 1e6 for found in (pai
 guess = """width = size // num_ranks
 return [slice(0, width) for rank in range(num_ranks)]"""
 fence = 3 * "`"
+time_rows = [
+    figures.times.row("one H100"),
+    figures.times.row("two, NVLink", tp=2),
+    figures.times.row("two, 10 Gbit/s Ethernet", tp=2, nodes=2, per_node=1),
+]

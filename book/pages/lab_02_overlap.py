@@ -26,3 +26,13 @@ speed = runs[0]["link"].removeprefix("simulated ")
 
 def gain(modes):
     return 1 - modes["overlap"]["median_step_s"] / modes["sequential"]["median_step_s"]
+
+
+step_rows = [
+    [
+        name,
+        *(f"{modes[how]['median_step_s'] * 1e3:.0f}" for how in ("sequential", "overlap")),
+        f"{gain(modes):.0%}",
+    ]
+    for name, modes in ((f"a link of {speed}", slow), ("loopback", fast))
+]

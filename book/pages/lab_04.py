@@ -44,3 +44,28 @@ of = {n: {w: found["typical"] for w, found in rates.items()} for n, rates in mad
 rows = [[w, *(figures.times.tokens(made[n][w]) for n in made)] for w in ways]
 
 uneven = lab04.makespan_s([15, 15, 16, 15], 32) / lab04.makespan_s([61 / 4] * 4, 32)
+published_rows = [
+    [
+        "8 × L4 on shared PCIe, vLLM, 70B in FP8, eager",
+        "tokens/s",
+        f"{quoted['tppp-l4-tp4pp2']:.0f} (TP=4 x PP=2)",
+        f"**{quoted['tppp-l4-tp2pp4']:.0f}** (TP=2 x PP=4)",
+        "[substratus.ai](https://substratus.ai/blog/benchmarking-llama-3.1-70b-on-l4)",
+    ],
+    [
+        "4 × A100 on NVLink, 13B, 3 requests/s",
+        "s, nine of ten within",
+        f"**{quoted['tppp-a100-tp4pp1']}** (TP=4)",
+        f"{quoted['tppp-a100-tp2pp2']} (TP=2 x PP=2)",
+        "[TensorRT-LLM #1144](https://github.com/NVIDIA/TensorRT-LLM/issues/1144)",
+    ],
+]
+bubble_rows = [
+    [p] + [f"{float(lab04.bubble_fraction(p, m)):.1%}" for m in (1, 4, 16, 64)] for p in (2, 4, 8)
+]
+time_rows = [
+    figures.times.row("one GPU, one user"),
+    figures.times.row("PP=4, one user", pp=4),
+    figures.times.row("one GPU, four users", clients=4),
+    figures.times.row("PP=4, four users", pp=4, clients=4),
+]

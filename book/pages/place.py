@@ -197,3 +197,26 @@ regrets = {
     for rule in (*rules_of_thumb.TAKES, *rules_of_thumb.FITS)
 }
 largest_is_worst = regrets["always the largest"] == max(r for r in regrets.values() if r)
+round_rows = [
+    [
+        "a round lasts",
+        f"{load.output} × {stop_s * 1e3:.1f} ms + {riders} × {board_s * 1e3:.0f} ms",
+        f"{lap_s:.1f} s",
+    ],
+    ["and gives each client", f"{load.output} tokens", ""],
+    [
+        "a token costs",
+        f"{stop_s * 1e3:.1f} ms for the step + {(lap_s / load.output - stop_s) * 1e3:.1f} "
+        "for other people's prompts",
+        f"{lap_s / load.output * 1e3:.1f} ms",
+    ],
+]
+first_rows = [
+    [
+        f"½ × {per_replica - 1} prompts of {prompt_s * 1e3:.1f} ms, {share:.0%} of the time",
+        f"{ahead_s * 1e3:.0f}",
+    ],
+    ["its own prompt", f"{best_plan.prefill_s * 1e3:.0f}"],
+    ["one step", f"{step_s * 1e3:.0f}"],
+    ["**in all**", f"{(ahead_s + best_plan.prefill_s + step_s) * 1e3:.0f}"],
+]

@@ -28,6 +28,18 @@ def said(n):
     return "a tie" if figures.times.tie(lead[n], 1) else "TP=2" if lead[n] > 1 else "replicas"
 
 
+rate_rows = [
+    [
+        n,
+        *(figures.times.tokens(found[n]).replace(" (", "<br>(") for found in (pair, two)),
+        f"{lead[n] - 1:+.0%}",
+        f"{floors[n] - 1:+.0%}",
+        said(n),
+    ]
+    for n in counts
+]
+
+
 def choose(slow=(1.0, 1.0)):
     room = H100["memory_bytes"]
     return lab02.replicas_or_tp(llama, room, h100, 10e-6, 1000, 64, slow)
