@@ -38,3 +38,13 @@ shown = {
     "tp2-two-hosts": "two network namespaces joined by a virtual cable",
 }
 by_name = figures.tables.captured(shown)
+
+
+def provenance(*keys):
+    """Lines of the start-up's provenance, long values cut."""
+    made = capture("lab-02/captures/tp2-engine/provenance.json")
+    for key in keys:
+        value = made[key]
+        if not isinstance(value, str):
+            value = " ".join(list(value.items())[0])[:68] + " ..."
+        yield f"{key + ':':10} {value}"

@@ -2,7 +2,7 @@
 
 import figures
 from figures.overlap import replays
-from labbook.labs import capture, model, solution
+from labbook.labs import capture, mistakes, model, solution
 
 lab03 = solution("lab-03")
 
@@ -36,3 +36,5 @@ step_rows = [
     ]
     for name, modes in ((f"a link of {speed}", slow), ("loopback", fast))
 ]
+bank = {mistake.name: mistake.function for mistake in mistakes("lab-02")}
+first_order = bank["all_gather_gemm_schedule__waits_for_all_chunks_first"](2, 0)

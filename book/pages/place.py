@@ -220,3 +220,7 @@ first_rows = [
     ["one step", f"{step_s * 1e3:.0f}"],
     ["**in all**", f"{(ahead_s + best_plan.prefill_s + step_s) * 1e3:.0f}"],
 ]
+always, experts = 0.0, 1.0
+touched = [
+    [n, f"{capstone.touched_bytes(always, experts, 256, 8, n):.0%}"] for n in (1, 8, 32, 128, 512)
+]
