@@ -591,6 +591,11 @@ def test_pools_or_one__where_two_pools_pay(lab):
         idea = "ttft_s, prefill_s, then u / (1 - u) / 2 of it, tpot_s, and of two pools sent_s"
         close(got["ttft_s"], prefill + waited + tpot + sent * (best > 0), idea, 1e-6)
     assert len(kinds) >= 2  # both answers are drawn
+    expect_at_the_limits(lab, draw)
+
+
+def expect_at_the_limits(lab, draw):
+    """Loads that no split can take, and those where the choice turns."""
     too_many = (100, 2, 1, 10, 0.01, 0, 0)
     idea = "no split of the engines keeps up"
     expect_error(ValueError, lab.pools_or_one, *too_many, mentions=["requests_per_s"], idea=idea)

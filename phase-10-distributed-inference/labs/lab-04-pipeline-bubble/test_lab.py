@@ -916,19 +916,6 @@ def refused():
     model_s, hop_s, negative_s = (rng.randint(*ends) / 8 for ends in ((1, 99), (0, 99), (-99, -1)))
     stages = [Fraction(rng.randint(1, 9)) for _ in range(p)]
     budgets = 0.0, 1.0, negative_s, 1 + model_s, rng.randint(2, 99)
-    plan = {
-        "tp_size": 4,
-        "pp_size": rng.randint(1, 9),
-        "gpus_per_node": 8,
-        "num_layers": rng.randint(9, 40),
-        "hidden_size": rng.randint(1, 99),
-        "tokens": rng.randint(1, 99),
-        "m": m,
-    }
-    too_many = plan["num_layers"] + rng.randint(1, 9)
-
-    def plans(name, *values):
-        return [(tuple((plan | {name: value}).values()), name, value) for value in values]
 
     def rate(count):
         return [
@@ -963,14 +950,32 @@ def refused():
             ((stages, below), "m", below),
             ((stages, m, negative_s), "hop_s", negative_s),
         ],
-        "plan_bill": [
-            tuple(plan.values()),
-            *(bad for name in plan for bad in plans(name, 0, below)),
-            ((*plan.values(), below), "bytes_per_value", below),
-            *plans("pp_size", too_many),
-            *plans("tp_size", rng.choice((3, 5, 6, 7)), rng.randint(9, 15)),
-        ],
+        "plan_bill": refused_plans(rng, m, below),
     }
+
+
+def refused_plans(rng, m, below):
+    plan = {
+        "tp_size": 4,
+        "pp_size": rng.randint(1, 9),
+        "gpus_per_node": 8,
+        "num_layers": rng.randint(9, 40),
+        "hidden_size": rng.randint(1, 99),
+        "tokens": rng.randint(1, 99),
+        "m": m,
+    }
+    too_many = plan["num_layers"] + rng.randint(1, 9)
+
+    def plans(name, *values):
+        return [(tuple((plan | {name: value}).values()), name, value) for value in values]
+
+    return [
+        tuple(plan.values()),
+        *(bad for name in plan for bad in plans(name, 0, below)),
+        ((*plan.values(), below), "bytes_per_value", below),
+        *plans("pp_size", too_many),
+        *plans("tp_size", rng.choice((3, 5, 6, 7)), rng.randint(9, 15)),
+    ]
 
 
 def refused_stretch():
