@@ -223,6 +223,11 @@ the first split within 5% is taken instead of the nearest.
 Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04%: only the nearest tells.
     (best is None or abs(residual) < abs(best["residual_bytes"]))  ->  best is None
 
+which_split__compares_with_a_sign
+residuals are compared with their sign, and a negative one is never beaten.
+A pipeline's stage may be heavier than the half that was applied: what is nearest has no sign.
+    abs(residual) < abs(best["residual_bytes"])  ->  abs(residual) < best["residual_bytes"]
+
 which_split__explains_everything
 the nearest split explains any number, however far away.
 4.1 GiB is no split of this model; a checksum that fits everything checks nothing.
