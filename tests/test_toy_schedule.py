@@ -180,7 +180,7 @@ WRONG = {  # what is done to both ranks' schedules -> what the machine must say
     "short": (GATHER, lambda o: [["send", "x", 0], *o], "should be"),
     "other tensor": (GATHER, lambda o: [["send", "z", 0, 1], *o], "it takes 'x'"),
     "chunk out of range": (GATHER, lambda o: [["gemm", "y", 2], *o], "0 to 1"),
-    "chunk is True": (GATHER, lambda o: [["gemm", "y", True], *o], "not a number"),
+    "chunk is True": (GATHER, lambda o: [["gemm", "y", True], *o], "no plain int"),
     "not an operation": (GATHER, lambda o: [7, *o], "is none of"),
 }
 

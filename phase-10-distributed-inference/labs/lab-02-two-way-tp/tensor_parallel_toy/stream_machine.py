@@ -100,7 +100,7 @@ class _Machine:
         ]:
             if type(number) is not int or not 0 <= number < limit:
                 raise ScheduleError(
-                    f"{where}: {what} {number!r} of {op!r} is not a number from 0 to {limit - 1}"
+                    f"{where}: {what} {number!r} of {op!r} is no plain int from 0 to {limit - 1}"
                 )
         if rank in op[3:]:
             raise ScheduleError(f"{where}: {op!r} talks to the rank itself")
