@@ -536,7 +536,8 @@ def legal_sizes(num_heads, num_kv_heads, widths, max_tp_size=64):
 
 def why_legal(given, expected, num_heads, num_kv_heads, widths, max_tp_size):
     """The idea that belongs to the first size which is wrong."""
-    if not isinstance(given, list) or not all(isinstance(one, (int, np.integer)) for one in given):
+    whole = (int, np.integer)
+    if not isinstance(given, (list, tuple)) or not all(isinstance(n, whole) for n in given):
         return "a list of sizes, ascending, each once"
     extra = [size for size in given if size not in expected]
     wrong = [*extra, *(size for size in expected if size not in given)]
@@ -630,7 +631,7 @@ def joined_outputs(ledger, held):
 
 
 def expect_blocks(given, size, num_ranks):
-    if not isinstance(given, list) or not all(isinstance(one, slice) for one in given):
+    if not isinstance(given, (list, tuple)) or not all(isinstance(s, slice) for s in given):
         raise Unexpected(f"returned {kind_of(given)}, expected a list with slices only.")
     edges = [[one.start, one.stop] for one in given]
     entries = range(size)

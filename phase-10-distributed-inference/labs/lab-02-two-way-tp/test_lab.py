@@ -1017,7 +1017,7 @@ def expect_overlap(lab, name, problem):
             "outlive the call (a module's list, a default argument)? Make a new one in each call."
         )
         for rank, schedule in enumerate(schedules):
-            assert isinstance(schedule, list), (
+            assert isinstance(schedule, (list, tuple)), (
                 f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
                 "of operations"
             )
