@@ -184,13 +184,13 @@ def test_bad_lines_neither_crash_nor_grow():
             tracemalloc.start()
             before = tracemalloc.get_traced_memory()[0]
         data = mutated(chance.choice(seeds), chance)
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             wire.plain(json.loads(data))
             accepted += 1
         except WRONG:
             refused += 1
-        slowest = max(slowest, time.perf_counter() - started)
+        slowest = max(slowest, time.process_time() - started)
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
