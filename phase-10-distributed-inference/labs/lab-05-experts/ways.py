@@ -9,6 +9,8 @@ from live import run
 from live.model import shapes, tiny_deepseek, tiny_mixtral, write_model
 
 MODELS = {"deepseek": tiny_deepseek, "mixtral": tiny_mixtral}
+# On a processor with AMX vLLM 0.32.0 takes AMX_MLA unasked (platforms/cpu.py), which refuses float32.
+ON_CPU = {"deepseek": {"attention_backend": "CPU_MLA"}, "mixtral": {}}
 WAYS = {  # options of vLLM
     "one": {},
     "tp": {"tensor_parallel_size": 2},
@@ -49,7 +51,8 @@ def start(runs, folder, without=(), **options):
         sizes = {"kv_cache_memory_bytes": KV_MEMORY_BYTES} | WAYS[way]
         requests = [[one] for one in REQUESTS] if dp_size > 1 else [REQUESTS]
         engine = run.engine_arguments(weights, config, tp_size) | sizes
-        jobs.append({"engine": engine, "requests": requests, "without": list(without)})
+        job = {"engine": engine, "on_cpu": ON_CPU[model], "requests": requests}
+        jobs.append(job | {"without": list(without)})
     found = run.run_jobs(jobs, folder=folder, program=PROGRAM, timeout_s=TIMEOUT_S, **options)
     logs = (folder / f"rank-{number}.log" for number in itertools.count())
     for report in itertools.chain(*found):
