@@ -4,6 +4,8 @@ Importing this module in a worker registers a loader ("noting") that writes down
 `Probe` becomes a base class of the worker (worker_extension_cls="probe.Probe").
 """
 
+import dataclasses
+
 from vllm.distributed import parallel_state
 from vllm.model_executor.model_loader import register_model_loader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
@@ -22,8 +24,8 @@ class NotingLoader(DefaultModelLoader):
     """
 
     def __init__(self, load_config):
-        load_config.load_format = "auto"
-        super().__init__(load_config)
+        # A copy: on CUDA vLLM asks the configuration for a loader a second time.
+        super().__init__(dataclasses.replace(load_config, load_format="auto"))
 
     def load_weights(self, model, model_config):
         super().load_weights(model, model_config)
@@ -94,14 +96,14 @@ def count_unequal(group, operation, calls, ids):
 
 
 def buffers(model):
-    """The rope tables, each once: layers share one."""
+    """The rope tables, each once: layers share one. (On CUDA attention has scales, a number each.)"""
     found = {}
     for name, buffer in model.named_buffers():
         found.setdefault(buffer.data_ptr(), (name.rpartition(".")[2], buffer))
     return [
         {"name": name, "shape": list(buffer.shape), "bytes": buffer.nbytes}
         for name, buffer in found.values()
-        if buffer.numel()
+        if buffer.numel() > 1
     ]
 
 
