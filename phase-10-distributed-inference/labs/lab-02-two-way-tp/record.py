@@ -3,6 +3,7 @@
 python record.py NAME...     (without a name it lists them)
 """
 
+import json
 from pathlib import Path
 
 import pools
@@ -11,7 +12,8 @@ from live.model import tiny_llama
 from live.record import main
 from live.record import record as keep
 
-CAPTURES = Path(__file__).resolve().parent / "captures"
+LAB = Path(__file__).resolve().parent
+CAPTURES = LAB / "captures"
 WHAT = {
     "tp1": "one rank: the whole model",
     "tp2": "two ranks, 4 KV heads: the KV cache is split and its capacity doubles",
@@ -21,9 +23,13 @@ WHAT = {
     "tp2-engine": "LLM(tensor_parallel_size=2): the engine starts its own two workers",
     "pp2": "LLM(pipeline_parallel_size=2): two stages of two layers, activations handed on",
     "pools": "three engines: a request alone, prefilled for another, and decoded by that other",
+    "tp1-gpu-8b": "Llama-3.1-8B with random weights on one GPU, which measures its own memory",
     "tp2-two-hosts": "two ranks in two network namespaces, joined by a virtual cable",
 }
 ORDINARY_ENGINE = ("tp2-engine", "pp2")  # live.engine; the others are ranks of live.rank
+OF_AN_8B = LAB / "configs" / "llama-3.1-8b.json"
+ON_A_GPU = {"load_format": "dummy", "kv_cache_memory_bytes": None, "gpu_memory_utilization": 0.92}
+ON_A_GPU |= {"max_model_len": 8192, "max_num_seqs": 256, "max_num_batched_tokens": 8192}
 CONFIGS = {
     "tp2-replicated-kv": {"num_key_value_heads": 1},
     "tp2-tied": {"tie_word_embeddings": True},
@@ -36,7 +42,7 @@ def measure(name, folder):
     if name == "pools":
         return pools.measure(512, folder)
     config = tiny_llama(**CONFIGS.get(name, {}))
-    tp_size, pp_size = (1, 2) if name == "pp2" else (1 if name == "tp1" else 2, 1)
+    tp_size, pp_size = (1, 2) if name == "pp2" else (1 if name.startswith("tp1") else 2, 1)
     report = {"config": config, "tp_size": tp_size, "pp_size": pp_size, "prompts": run.PROMPTS}
     if name in ORDINARY_ENGINE:
         report |= run.run_engine(config, tp_size, pp_size, folder=folder)
@@ -49,6 +55,12 @@ def measure(name, folder):
             (ranks,) = run.run_ranks(config, tp_size, folder=folder, hosts=places)
             sent, received = (b - a for a, b in zip(before, hosts.cable_bytes(places), strict=True))
             report |= {"cable": {"sent_bytes": sent, "received_bytes": received}}
+    elif name == "tp1-gpu-8b":
+        report["config"] = config = json.loads(OF_AN_8B.read_text())
+        (folder / "model").mkdir()
+        (folder / "model" / "config.json").write_text(json.dumps(config))
+        engine = run.engine_arguments(folder / "model", config, tp_size, **ON_A_GPU)
+        (ranks,) = run.run_jobs([{"engine": engine}], folder=folder)
     else:
         (ranks,) = run.run_ranks(config, tp_size, folder=folder)
     for rank in ranks:

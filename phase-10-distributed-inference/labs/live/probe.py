@@ -29,18 +29,23 @@ class NotingLoader(DefaultModelLoader):
 
     def load_weights(self, model, model_config):
         super().load_weights(model, model_config)
-        owners = dict(model.named_modules())
-        seen = set()
-        for name, parameter in model.named_parameters(remove_duplicate=False):
-            if parameter.data_ptr() in seen:  # a tied weight is stored once
-                continue
-            seen.add(parameter.data_ptr())
-            STORED[name] = {
-                "shape": list(parameter.shape),
-                "dtype": str(parameter.dtype).removeprefix("torch."),
-                "bytes": parameter.nbytes,
-                "class": type(owners[name.rpartition(".")[0]]).__name__,
-            }
+        note(model)
+
+
+def note(model):
+    """Write down every parameter of `model`, a tied one once."""
+    owners = dict(model.named_modules())
+    seen = set()
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if parameter.data_ptr() in seen:
+            continue
+        seen.add(parameter.data_ptr())
+        STORED[name] = {
+            "shape": list(parameter.shape),
+            "dtype": str(parameter.dtype).removeprefix("torch."),
+            "bytes": parameter.nbytes,
+            "class": type(owners[name.rpartition(".")[0]]).__name__,
+        }
 
 
 def count_collectives(calls, ids=None):
@@ -96,14 +101,14 @@ def count_unequal(group, operation, calls, ids):
 
 
 def buffers(model):
-    """The rope tables, each once: layers share one. (On CUDA attention has scales, a number each.)"""
+    """The rope tables, each once: layers share one."""
     found = {}
     for name, buffer in model.named_buffers():
         found.setdefault(buffer.data_ptr(), (name.rpartition(".")[2], buffer))
     return [
         {"name": name, "shape": list(buffer.shape), "bytes": buffer.nbytes}
         for name, buffer in found.values()
-        if buffer.numel() > 1
+        if buffer.numel()
     ]
 
 
@@ -133,6 +138,8 @@ def experts_here(model):
 
 def held(rank, runner):
     """What one rank stores."""
+    if not STORED:  # vLLM's dummy loader made the weights
+        note(runner.get_model())
     return {
         "rank": rank,
         "parameters": STORED,
