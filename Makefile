@@ -161,6 +161,10 @@ book-test: $(VENV)/.group-book-test pyodide ## test the book in a real browser (
 measure-comm: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time all-reduces on this machine, fit, draw
 	@$(PY) $(LABS)/lab-03-tp-comm-cost/measure.py --out out/measure-comm
 
+.PHONY: measure-step
+measure-step: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time one rank's part of a decode step here, beside your floor
+	@$(PY) $(LABS)/lab-03-tp-comm-cost/measure_step.py --out out/measure-step
+
 .PHONY: measure-pipeline
 measure-pipeline: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 04: time a real pipeline of processes, fit, draw
 	@$(PY) $(LABS)/lab-04-pipeline-bubble/measure_pipeline.py --out out/measure-pipeline

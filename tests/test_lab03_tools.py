@@ -18,7 +18,7 @@ from labkit.loading import ROOT, choose_lab, find_labs, load_module
 from labkit.starters import derive
 
 LAB = choose_lab("lab-03", find_labs())
-NAMES = ("share_table", "calibration_table", "loglog", "measure")
+NAMES = ("share_table", "calibration_table", "loglog", "measure", "measure_step")
 
 
 @pytest.fixture(scope="module")
@@ -335,10 +335,12 @@ def test_there_is_a_recorded_run():
 def test_a_recorded_run_is_as_it_was_recorded(path):
     record = json.loads(path.read_text())
     assert {"command", "date", "git_commit", "versions", "hardware", "sha256"} <= set(record)
-    assert set(record["sha256"]) == {"measurements.json", "plot.svg"}
+    assert set(record["sha256"]) == {p.name for p in path.parent.iterdir()} - {path.name}
     for name, digest in record["sha256"].items():
         assert hashlib.sha256((path.parent / name).read_bytes()).hexdigest() == digest, name
     content = json.loads((path.parent / "measurements.json").read_text())
+    if "fit" not in content:  # of measure_step.py
+        return
     ranks = {row["ranks"] for row in content["rows"]}
     assert ranks == {int(p) for p in content["fit"]} and len(ranks) >= 2
     for row in content["rows"]:
@@ -405,3 +407,41 @@ def test_where_no_number_is_an_array_numpy_is_not_needed(lab):
         timeout=120,
     )
     assert run.returncode == 0 and "100/100 points" in run.stdout, run.stdout + run.stderr
+
+
+# --- a rank's part of a step ---------------------------------------------------------------------
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("model", ["8B", "70B"])
+def test_a_rank_reads_its_part_of_what_the_share_table_reads(tools, model):
+    import torch
+
+    whole, *_ = tools.share_table.MODELS[model]
+    for tp_size in (1, 2, 4, 8):
+        shape = tools.measure_step.SHAPES[model]
+        rank = tools.measure_step.Rank(shape, tp_size, 3, 100, "meta", torch.bfloat16)
+        assert rank.weight_bytes * tp_size == pytest.approx(whole, rel=1e-3)
+        layers, head = shape["layers"], shape["hidden"] // shape["heads"]
+        assert rank.cache_bytes == 3 * 100 * layers * 2 * shape["kv_heads"] * head * 2 / tp_size
+
+
+@pytest.mark.torch
+def test_a_step_is_timed_beside_the_floor(tools, tmp_path):
+    words = ("--model", "small", "--tp", "8", "--batch", "2", "--context", "5", "--out", tmp_path)
+    done = run("measure_step.py", *map(str, words))
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "measurements.json").read_text())
+    (row,) = found["rows"]
+    floor_s = max(row["weight_bytes"] / found["copy_bytes_per_s"],
+                  row["weight_bytes"] / 4 * 2 * 2 / found["product_flops_per_s"])  # fmt: skip
+    floor_s += row["cache_bytes"] / found["copy_bytes_per_s"]
+    assert f"{row['step_s'] / floor_s:.2f} x" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["h200-8b", "h200-70b", "h200-8b-long"])
+def test_a_recorded_step_is_above_what_the_memory_allows(name):
+    for row in json.loads((LAB.path / "captures" / name / "measurements.json").read_text())["rows"]:
+        read = row["weight_bytes"] + row["cache_bytes"]
+        assert read / 4.8e12 < row["step_s"] <= row["launched_s"] * 1.01  # printed: 4,800 GB/s
+        assert row["products_s"] < row["step_s"]

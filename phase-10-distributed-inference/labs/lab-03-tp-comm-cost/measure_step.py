@@ -1,10 +1,10 @@
 """Time one rank's part of a decode step on this machine, without its messages, beside your floor.
 
-`make measure-step`, or `python measure_step.py --out DIR`. The layers of a Llama with random weights,
-cut for each tp_size as lab 01 cuts them. On a CUDA GPU a step runs twice: as an engine does it, in a
-CUDA graph, and launched kernel by kernel. The floor is your `step_s`, with the bandwidth and the
-arithmetic that one large copy and one large product reach here. It writes measurements.json and
-provenance.json into DIR.
+`make measure-step`, or `python measure_step.py --out DIR`. The layers of a Llama with random
+weights, cut for each tp_size as lab 01 cuts them. On a CUDA GPU a step runs twice: as an engine
+does it, in a CUDA graph, and launched kernel by kernel. The floor is your `step_s`, with the
+bandwidth and the arithmetic that one large copy and one large product reach here. It writes
+measurements.json and provenance.json into DIR.
 """
 
 import argparse
@@ -22,7 +22,14 @@ from labkit.table import columns, seconds_text
 # config.json of Llama-3.1-8B and -70B; the third is for a laptop.
 SHAPES = {
     "8B": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "mlp": 14336, "vocab": 128256},
-    "70B": {"layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "mlp": 28672, "vocab": 128256},
+    "70B": {
+        "layers": 80,
+        "hidden": 8192,
+        "heads": 64,
+        "kv_heads": 8,
+        "mlp": 28672,
+        "vocab": 128256,
+    },
     "small": {"layers": 4, "hidden": 1024, "heads": 16, "kv_heads": 8, "mlp": 2816, "vocab": 32000},
 }
 BATCHES = 9  # of which the fastest counts

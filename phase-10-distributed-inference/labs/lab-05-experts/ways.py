@@ -9,7 +9,7 @@ from live import run
 from live.model import shapes, tiny_deepseek, tiny_mixtral, write_model
 
 MODELS = {"deepseek": tiny_deepseek, "mixtral": tiny_mixtral}
-# On a processor with AMX vLLM 0.32.0 takes AMX_MLA unasked (platforms/cpu.py), which refuses float32.
+# Where a processor has AMX, vLLM 0.32.0 (platforms/cpu.py) prefers AMX_MLA, which refuses float32.
 ON_CPU = {"deepseek": {"attention_backend": "CPU_MLA"}, "mixtral": {}}
 WAYS = {  # options of vLLM
     "one": {},
