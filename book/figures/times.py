@@ -65,6 +65,27 @@ def rate(
     return dict(zip(("best", "typical", "worst"), worst_first, strict=True))
 
 
+def between_messages(tp, batch, context, name, gpu):
+    """[best, typical, worst] seconds of what one rank does in a step by itself; no host."""
+    split = {"replicas": 1, "tp_size": tp}
+    model, plan, box, load = _asked(split, batch, name, gpu, 1, None, "10 GbE", context, 1)
+    from planner import plans, timing
+
+    for mood in plans.MOODS:
+        terms = timing.decode_terms(model, plan, box.at(mood), batch, context, load)
+        yield terms["total"] - terms["messages"] - terms["host"]
+
+
+def cache_gib(name, gpu):
+    """[best, typical, worst] GiB that the planner leaves for the cache on one GPU."""
+    model, plan, box, load = _asked({"replicas": 1}, 1, name, gpu, 1, None, "10 GbE", 1000, 500)
+    from planner import memory, plans
+
+    return [
+        memory.verdicts(model, plan, box.at(mood), load)["kv_bytes"] / 2**30 for mood in plans.MOODS
+    ]
+
+
 def ms(found):
     """'5.6 (3.6 to 11.2)': the planner's typical milliseconds and its range."""
     return "{:.1f} ({:.1f} to {:.1f})".format(

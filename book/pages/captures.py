@@ -3,7 +3,7 @@
 import re
 
 import figures
-from labbook.labs import capture, model
+from labbook.labs import capture, model, solution
 
 log = capture("lab-02/captures/tp2-engine/engine.log")
 two = capture("lab-02/captures/tp2/report.json")
@@ -27,6 +27,20 @@ per_token = cache["page_bytes_per_layer"] * cache["layers"] // cache["block_size
 
 llama = model("llama-3.1-8b")
 kv, blocks, rows = figures.tables.published_start()
+
+# Our own start of it, on an H200; beside it the ledger, and the planner of the capstone.
+lab02 = solution("lab-02")
+own = lab02.read_startup_log(capture("lab-02/captures/tp1-gpu-8b/rank-0.log"))
+(worker,) = own["ranks"]
+own_weights = lab02.rank_weights(llama, 1)["total_bytes"] / lab02.GIB
+own_tokens = lab02.kv_capacity(
+    worker["kv_memory_gib"] * lab02.GIB,
+    lab02.kv_bytes_per_token(llama, 1),
+    16,
+    own["max_model_len"],
+)["tokens"]
+off_tokens = abs(own_tokens - own["kv_tokens"][0])
+room = figures.times.cache_gib("llama-3.1-8b", "h200")
 
 shown = {
     "tp1": "one rank, for comparison",

@@ -79,3 +79,44 @@ share_rows = [
     ],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
 ]
+
+# One rank's part of a step on a real H200, without messages (lab 03's measure_step.py).
+h200 = capture("lab-03/hardware.json")["gpus"]["h200"]["memory_gb_per_s"] * 1e9
+recorded = {
+    name: capture(f"lab-03/captures/{folder}/measurements.json")["rows"]
+    for name, folder in (("llama-3.1-8b", "h200-8b"), ("llama-3.1-70b", "h200-70b"))
+}
+
+
+def planned(name, row):
+    asked = (row["tp_size"], row["batch"], row["context"], name, "h200")
+    return [*figures.times.between_messages(*asked)]
+
+
+beside = [(row, planned(name, row)) for name, found in recorded.items() for row in found]
+off = [row["step_s"] / typical - 1 for row, (_, typical, _) in beside]
+single = {row["tp_size"]: row for row in recorded["llama-3.1-8b"] if row["batch"] == 1}
+one_rank, eighth = single[1], single[8]
+best_s = {
+    p: (row["weight_bytes"] + row["cache_bytes"]) / (lab03.ACHIEVED_BANDWIDTH * h200)
+    for p, row in single.items()
+}
+lost_s = {p: row["step_s"] - best_s[p] for p, row in single.items()}
+small_us = (eighth["step_s"] - eighth["products_s"]) / layers * 1e6
+product_bytes_per_s = (one_rank["weight_bytes"] - eighth["weight_bytes"]) / (
+    one_rank["products_s"] - eighth["products_s"]
+)
+each_product_us = (
+    1e6 / (4 * layers + 1) * (eighth["products_s"] - eighth["weight_bytes"] / product_bytes_per_s)
+)
+measured_rows = [
+    [
+        row["tp_size"],
+        f"{best_s[row['tp_size']] * 1e3:.2f}",
+        f"{typical * 1e3:.1f} ({best * 1e3:.1f} to {worst * 1e3:.1f})",
+        f"**{row['step_s'] * 1e3:.1f}**",
+        f"{row['launched_s'] * 1e3:.1f}",
+    ]
+    for row, (best, typical, worst) in beside
+    if row in single.values()
+]
