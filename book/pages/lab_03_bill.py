@@ -94,6 +94,8 @@ def planned(name, row):
 
 
 beside = [(row, planned(name, row)) for name, found in recorded.items() for row in found]
+long_rows = capture("lab-03/captures/h200-8b-long/measurements.json")["rows"]
+long_off = [row["step_s"] / planned("llama-3.1-8b", row)[1] - 1 for row in long_rows]
 off = [row["step_s"] / typical - 1 for row, (_, typical, _) in beside]
 single = {row["tp_size"]: row for row in recorded["llama-3.1-8b"] if row["batch"] == 1}
 one_rank, eighth = single[1], single[8]
