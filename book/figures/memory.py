@@ -72,7 +72,7 @@ def kv_heads(num_kv_heads=8):
     return d.figure(
         alt,
         f"Beyond TP={num_kv_heads} a rank saves no KV memory. {num_kv_heads} KV heads; each frame "
-        "is a rank. Green: stored once. Ochre: a copy of a head that another rank holds too.",
+        "is a rank. Green: the first copy of a head. Ochre: its second.",
     )
 
 

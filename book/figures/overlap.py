@@ -65,7 +65,10 @@ def overlap(num_ranks=4, comm=1):
     )
     caption = "The same operations in three orders, replayed on lab 02's simulated machine."
     return panels(
-        [(d, alt)], caption, [_told(runs, num_ranks, unit + 1) for unit in range(longest)]
+        [(d, alt)],
+        caption,
+        [_told(runs, num_ranks, unit + 1) for unit in range(longest)],
+        start=longest - 1,
     )
 
 

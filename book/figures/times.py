@@ -126,16 +126,17 @@ def where_the_time_goes(known=5, pipeline=False):
     return panels(
         drawn,
         f"{caption} One decode step of Llama-3.1-8B on H100s over NVLink, at 1,250 tokens of "
-        "context. Bars: a typical box. Thick outline: the floor, the least that the best box needs "
-        "for reading and for what the split sends; a typical box reads more slowly, so a bar may "
-        "be longer." + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
+        "context. Bars: a typical box, in ms; each panel has its own scale. The floor is the least "
+        "that the best box needs for reading and for what the split sends; a typical box reads "
+        "more slowly, so a bar may be longer."
+        + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
     )
 
 
 def _steps(plans, batch, known):
     found = {name: step(clients=batch, **split) for name, split in plans.items()}
     scale = (WIDTH - 92) / max(one["typical"] for one in found.values())
-    d, said = Drawing(WIDTH, 44 + 34 * len(plans) + 24 * (known // 2 + 1)), []
+    d, said = Drawing(WIDTH, 44 + 34 * len(plans) + 24 * ((min(known, 4) + 3) // 2)), []
     d.text(6, 18, f"batch {batch}", "fg", "start", 14, "bold")
     for line, (name, one) in enumerate(found.items()):
         x, y, told = 56.0, 30 + 34 * line, []
@@ -155,5 +156,7 @@ def _steps(plans, batch, known):
         said.append(f"{name}: {least}, " + ", ".join(told))
     rest = {} if known == len(SHOWN) else {"not explained yet": "idle"}
     names = {part: colour for part, (colour, _) in list(SHOWN.items())[:known]}
-    key(d, 38 + 34 * len(plans), names | rest)
+    key(d, 38 + 34 * len(plans), names | rest | {"outline: the floor": "bg"})
+    x, y = 14 + 200 * (len(names | rest) % 2), 38 + 34 * len(plans) + 24 * (len(names | rest) // 2)
+    d.line([(x, y), (x + 15, y), (x + 15, y + 15), (x, y + 15), (x, y)], "fg", "thick")
     return d, f"One decode step at batch {batch}. " + "; ".join(said) + "."

@@ -1,7 +1,15 @@
 """The presets of the explorer, and what lab 01's rule allows for some models."""
 
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
 import numpy as np
-from labbook.labs import capture, model, models, solution
+from labbook.labs import capture, lab, mistakes, model, models, solution
+
+from labkit.starters import copy_course, plant
 
 lab01 = solution("lab-01")
 small = model("llama-3.1-8b")
@@ -16,5 +24,27 @@ for name in ("llama-3.1-8b", "llama-2-7b", "qwen2.5-7b", "phi-4"):
         *heads, [config["intermediate_size"], -(-config["vocab_size"] // 64) * 64], 16
     )
     rows.append([name, *heads, ", ".join(map(str, sizes))])
+phi = rows[-1][1:3]
+phi_vocab = config["vocab_size"]
 ones = np.array([[1.0, 1.0]])
 added = float(lab01.row_parallel(ones, ones, 2)[0, 0])
+
+
+def refused(x, W, mine):
+    """Whether numpy refuses the whole x times a rank's slice of W."""
+    try:
+        x @ W[:, mine].T
+    except ValueError:
+        return True
+
+
+def babble():
+    """What generate.py says when rank r loads KV head r % num_kv_heads."""
+    with tempfile.TemporaryDirectory() as folder:
+        (copy,) = copy_course(Path(folder), lab("lab-01"))
+        known = {mistake.name: mistake for mistake in mistakes("lab-01")}
+        plant(copy, known["attention_shards__deals_the_kv_heads_out_in_turn"].source)
+        path = os.pathsep.join([folder, str(copy.path.parent)])
+        environment = os.environ | {"LAB_IMPL": "starter", "PYTHONPATH": path}
+        command = [sys.executable, copy.path / "generate.py", "--letters", "60"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
