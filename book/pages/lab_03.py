@@ -1,6 +1,7 @@
 """A message on NVLink 4 and on 10 GbE."""
 
 import figures
+from labbook.amounts import microseconds
 from labbook.labs import fact, model, solution
 
 lab03 = solution("lab-03")
@@ -25,7 +26,9 @@ at_line, empty = (
     lab03.predict_all_reduce_s(8, n, *fit) for n in (lab03.crossover_bytes(8, *fit), 0)
 )
 tcp_s = lab03.ring_all_reduce_s(2, decode, tcp_c, tcp_a, tcp_busbw)
-less_s = tcp_s - lab03.ring_all_reduce_s(2, decode, tcp_c, tcp_a, 10 * tcp_busbw)
+least_s = lab03.all_reduce_range_s("10 GbE", 2, decode)[0]  # of the first page
+least = tcp["c_s"][0], tcp["a_s"][0], 10 * tcp["busbw_bytes_per_s"][1]
+less_s = least_s - lab03.ring_all_reduce_s(2, decode, *least)
 per_rank = {p: figures.cost.h100_constants(p)[2] for p in (2, 8)}
 cross = lab03.crossover_bytes(8, c_s, a_s, busbw)
 until = figures.cost.one_shot_until(8, fact("cus0239") * 1e-6, fit[2])
@@ -36,3 +39,8 @@ by_hand_a = (t2 - t1) / 12
 by_hand_c = t1 - 2 * by_hand_a
 by_hand_busbw = 2 * 7 / 8 * n3 / (t3 - by_hand_c - 14 * by_hand_a)
 found = lab03.calibrate(points)
+protocol_rows = []
+for name, row in zip(("LL", "Simple, short", "Simple, full"), lab03.NCCL_PROTOCOLS, strict=True):
+    takes = (lab03.predict_all_reduce_s(8, n, *found, [row]) for n in (n1, n3))
+    fill = f"{row[2] / 1e6:g} MB"
+    protocol_rows.append([name, f"{row[0]:g}", f"{row[1]:g}", fill, *map(microseconds, takes)])

@@ -20,6 +20,7 @@ faster = lab03.GPUS["B200"]["memory_bytes_per_s"] / lab03.GPUS["L40S"]["memory_b
 printed = lab03.GPUS["H100"]
 meet = printed["flops_per_s"] / printed["memory_bytes_per_s"]  # BF16: 2 bytes, 2 flops per weight
 reached = capture("lab-03/hardware.json")["reached"]
+meet_best = meet * lab03.ACHIEVED_ARITHMETIC / lab03.ACHIEVED_BANDWIDTH
 achieved = meet * reached["flops_share"][1] / reached["memory_share"][1]
 alone, eight = (lab03.step_s(W, p, h100, 4096, flops) for p in (1, 8))
 large = [messages * t for t in lab03.all_reduce_range_s("NVLink 4", 8, prefill)]
@@ -78,6 +79,11 @@ share_rows = [
         "how far the split itself can still go",
     ],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
+    [
+        "the same step, by the engine's own kernel, as drawn below",
+        f"{engine_share:.0%}",
+        "what is left of it in an engine",
+    ],
 ]
 
 # One rank's part of a step on a real H200, without messages (lab 03's measure_step.py).

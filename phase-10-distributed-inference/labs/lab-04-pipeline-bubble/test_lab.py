@@ -45,7 +45,7 @@ def test_bubble_fraction__is_the_exact_idle_share(lab):
 @pytest.mark.points(3)
 @pytest.mark.waits_for("test_bubble_fraction__is_the_exact_idle_share")
 def test_bubble_fraction__lies_just_below_published_bubbles(lab):
-    """Bubbles that were measured in training lie at most {3} points above the formula."""
+    """A paper's bubbles, from measured passes, lie at most {3} points above the formula."""
     facts = (HERE / "measurements.jsonl").read_text().splitlines()
     rates = [json.loads(line) for line in facts if '"bubble_rate"' in line]
     assert len(rates) == 3
