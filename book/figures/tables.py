@@ -57,7 +57,7 @@ def published_weights():
             where = f"[{issue[2]} #{issue[3]}]({link})"
         log = f"{said['weights_gib']:.4f}"
         rows.append([said["config"], said["tp_size"], log, f"{naive:+.1f}", f"{rest:+.2f}", where])
-    return rows, worst
+    return sorted(rows, key=lambda row: row[-1] == "no page"), worst
 
 
 def tokens_by_release():

@@ -11,6 +11,7 @@ from pathlib import Path
 import figures
 from labbook.labs import capture, lab, model, quotations, solution
 
+from labkit.loading import ROOT
 from labkit.starters import copy_course
 
 lab02 = solution("lab-02")
@@ -20,7 +21,7 @@ gained = fitting[1] / fitting[0]
 
 
 KEEP = float(re.search(r"default=([\d.]+)", vllm["quotes"]["utilization"]["text"])[1])
-beyond = figures.memory.beyond_a_share("llama-3.1-8b", 2)
+beyond, beyond8 = (figures.memory.beyond_a_share("llama-3.1-8b", tp) for tp in (2, 8))
 rounding = "allocator's rounding"
 extras = [
     [f"{beyond['whole on every rank']:.1f}", "half of the norms", "whole on every rank"],
@@ -37,6 +38,18 @@ llama = model("llama-3.1-8b")
 W1, W2 = (lab02.rank_weights(llama, tp) for tp in (1, 2))
 embedding = lab02.parameters(llama)[0]
 half = math.prod(lab02.rank_shape(embedding, llama, 2)) * llama["dtype_bytes"]
+
+
+def verdict(line):
+    """What startup_ledger.py says of one line of a log of our model, started at TP=2."""
+    folder = lab("lab-02").path
+    path = os.pathsep.join([str(ROOT), str(folder.parent)])
+    words = [folder / "startup_ledger.py", "-", "--config", "llama-3.1-8b", "--tp", "2"]
+    environment = os.environ | {"LAB_IMPL": "solution", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, *words], input=line, env=environment, capture_output=True, text=True
+    )
+    return done.stdout.split("\n\n", 2)[2].strip()
 
 
 def recorded_and_unwritten():

@@ -12,6 +12,11 @@ rank = two["ranks"][0]
 held = sum(p["bytes"] for p in rank["parameters"].values())
 whole = sum(p["bytes"] for p in one["ranks"][0]["parameters"].values())
 
+blocks = [run["ranks"][0]["kv_cache"]["blocks"] for run in (one, two)]
+token = {tp: lab02.kv_bytes_per_token(tiny, tp) for tp in (1, 8)}
+blocks8 = blocks[0] * token[1] // token[8]
+four = lab02.collectives_per_step(tiny, 4, 1, 1)
+
 llama = model("llama-3.1-8b")
 plan = lab02.collectives_per_step(llama, 2, 1, 1, llama["dtype_bytes"])
 wide = lab02.collectives_per_step(llama, 2, 1, 1, 2 * llama["dtype_bytes"])
