@@ -218,7 +218,7 @@ def bubble_curves():
         need = lab04.min_microbatches(p, 0.1)
         if need <= 128:
             plot.points([need], [0.1], series)
-        plot.label(1.28 * (p - 1), 0.45, f"p={p}", series)
+        plot.label(1.45 * (p - 1), 0.42, f"p={p}", series)
     needs = ", ".join(f"{lab04.min_microbatches(p, 0.1)} for p = {p}" for p in (2, 4, 8, 16))
     alt = (
         "Bubble against the number of microbatches for 2, 4, 8 and 16 stages. Every curve starts "
