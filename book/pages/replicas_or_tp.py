@@ -47,3 +47,10 @@ def choose(slow=(1.0, 1.0)):
 
 well, slower = choose(), choose((1.0, 1.5))
 loss = {k: 1 - slower[k]["tokens_per_s"] / well[k]["tokens_per_s"] for k in ("replicas", "tp")}
+
+a_third = 0.25 < (lead[64] - 1) / (floors[64] - 1) < 0.42 and 1.1 < lead[64] < 1.2
+lead_goes = abs(lead[192] - 1) < 0.03 and lead[256] < 1 and lead[384] < 0.95 and floors[256] > 1.1
+
+
+def message_s(link):
+    return lab03.all_reduce_range_s(link, 2, 64 * 8192)

@@ -4,7 +4,7 @@ from labbook.labs import solution
 
 capstone = solution("capstone")
 
-from planner import facts, rules_of_thumb  # noqa: E402
+from planner import facts, held_out, rules_of_thumb  # noqa: E402
 
 rows = facts.load_rows()
 judged = [facts.judge(row) for row in rows]
@@ -39,6 +39,11 @@ def lost_by(rule):
     return scores[rule]["regret"]
 
 
+def chose(rule):
+    """How many choices a rule made."""
+    return sum(scores[rule]["choice"][:2])
+
+
 def where_right(rule):
     """The kinds of boxes on which a rule's choice lost at most 5 %."""
     good = [
@@ -55,10 +60,20 @@ told = [
         "the planner" if rule == "here" else rule,
         what,
         *(right_wrong(*scores[rule][of]) for of in ("fits", "longest context", "choice")),
-        f"{lost_by(rule):.1%}",
     ]
     for rule, what in SAYS.items()
 ]
+lost = {"the planner" if r == "here" else r: (lost_by(r), chose(r)) for r in SAYS}
+apart = [made.regret() for made in facts.decisions(held_out.judged(judged))]
+held_out_regret = sum(apart) / len(apart)
 largest_right_on = {where_right(r)[1] for r in ("always the largest", "TP inside the node")}
 simple = sorted((rule for rule in SAYS if " " in rule), key=lost_by)  # the tools' are one word
 says = {rule: rules_of_thumb.answer(rule, tight) for rule in ("here", *rules_of_thumb.FITS)}
+others_say = "; ".join(
+    f"{rule} says {n:.0f}" for rule, n in says.items() if rule != "here" and n is not None
+)
+here_is_least = lost_by("here") == min(map(lost_by, SAYS))
+kaito_alone = lost_by("KAITO") == min(map(lost_by, ("gpu_poor", "KAITO", "llm-analysis"))) and all(
+    2 * chose(rule) <= chose("KAITO") for rule in ("gpu_poor", "llm-analysis")
+)
+a_third = 0.3 < lost_by("always the largest") < 0.36 and largest_right_on == {"rtx-pro-6000"}
