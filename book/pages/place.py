@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import io
 import itertools
+import re
 import shlex
 import textwrap
 
@@ -87,6 +88,10 @@ closer = [
     for line in run(command.replace("h100", "b200").replace("--nodes 2", "--nodes 1"))
     if line.startswith(("Choice", "Runner-up", "It would win if"))
 ][:3]
+doubled = [
+    float(n)
+    for n in re.findall(r"(\d+\.\d+)", next(row for row in lines if "messages for reading" in row))
+]
 verdict = next(i for i, line in enumerate(lines) if line.startswith("Choice"))
 rates = {c.name: c.times["tokens_per_s"][1] for c in candidates if c.times}
 rated = plans.evaluate_all(big, faster, load)[0]
@@ -102,6 +107,9 @@ share = per_replica * prompt_s / (load.output * step_s + per_replica * prompt_s)
 ahead_s = share * (per_replica - 1) * prompt_s / 2
 crowd = dataclasses.replace(load, concurrency=512)
 crowded = plans.evaluate(big, box, best_plan.plan, crowd).terms
+many = {
+    c.name: c.times["tokens_per_s"][1] for c in plans.evaluate_all(big, box, crowd)[0] if c.times
+}
 
 
 def span(c, key):
@@ -224,3 +232,40 @@ always, experts = 0.0, 1.0
 touched = [
     [n, f"{capstone.touched_bytes(always, experts, 256, 8, n):.0%}"] for n in (1, 8, 32, 128, 512)
 ]
+
+# What the page says, held: each name stands in one of its checks.
+crowds_gain = many["4 x TP4"] / many["2 x TP8"] - 1
+turns = max(many, key=many.get) == "4 x TP4" and crowds_gain > 0.05
+round_adds_up = (
+    abs(served["tpot_s"] / best_plan.times["tpot_s"][1] - 1) < 0.001
+    and abs((step_s + per_replica * prompt_s / load.output) / served["tpot_s"] - 1) < 1e-9
+)
+first_s = ahead_s + best_plan.prefill_s + step_s
+first_adds_up = abs(first_s / best_plan.times["ttft_s"][1] - 1) < 0.001
+constant_turns = any(" were at its " in line for line in closer)
+usual = best_plan.terms
+weights_shrink = (
+    crowded["weights, arithmetic"] / crowded["total"] < 0.8 * usual["weights, arithmetic"] / step_s
+    and crowded["messages"] > 2 * usual["messages"]
+)
+kept_at_worst = [
+    c
+    for c in candidates
+    if c.times and c.times["ttft_s"][2] <= TTFT_S and c.times["tpot_s"][2] <= TPOT_S
+]
+
+
+def latent_of(ranks):
+    layer = {"kind": "latent", "count": 61, "element_bytes": 2, "width": 576}
+    return capstone.sequence_kv_bytes([layer], 1000, ranks)
+
+
+late_s = by_name["TP8 x PP2"].times["ttft_s"][1] - TTFT_S
+at_90 = dataclasses.replace(load, utilization=0.9)
+earlier = plans.evaluate(big, box, memory.Plan(1, 2), at_90).memory
+networks = (name for name, link in hardware.known_links().items() if link["kind"] == "network")
+offered = {
+    "models": ";".join(models.shipped_names()),
+    "gpus": ";".join({row["name"]: 0 for row in hardware.known_gpus().values()}),
+    "networks": ";".join(networks),
+}

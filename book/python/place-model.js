@@ -12,7 +12,7 @@
     ["gpu", "GPU", "h100", of("gpus")],
     ["gpus", "GPUs in a node", "8"],
     ["nodes", "Nodes", "2"],
-    ["network", "Network between nodes", "400 GbE", of("networks")],
+    ["network", "Network between nodes", "10 GbE", of("networks")],
     ["prompt", "Tokens per prompt", "2000"],
     ["output", "Tokens per answer", "500"],
     ["concurrency", "Clients at once", "64"],
