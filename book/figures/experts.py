@@ -200,20 +200,21 @@ def room(context, plan):
 
 def moe_steps(context=2000):
     """Three splits of DeepSeek-R1 on eight H200s: the step against the tokens in it."""
-    ticks = [(n, str(n)) for n in (1, 8, 64, 512, 4096)]
-    heights = [(n, str(n)) for n in (2, 5, 10, 20, 50, 100, 200)]
+    ticks = [(n, str(n)) for n in (16, 64, 256, 1024, 4096)]
+    heights = [(n, str(n)) for n in (10, 20, 50)]
     plot = Plot(
-        (1, 4096), (2, 250), "tokens in the step", "ms a step, a floor", ticks, heights,
+        (16, 4096), (8, 50), "tokens in the step", "ms a step, a floor", ticks, heights,
         True, True, WIDTH, 340,
     )  # fmt: skip
     for series, plan in enumerate(PLANS):
         most = room(context, plan)
-        tokens = [n for n in ladder(1, 4096, 2) if n < most] + [most]
+        tokens = [n for n in ladder(16, 4096, 2**0.25) if n < most] + [most]
         plot.curve(tokens, [step_ms(n, context, plan) for n in tokens], series)
         plot.points([most], [step_ms(most, context, plan)], series)
-    plot.label(2.2, 3.0, "TP", 0)
-    plot.label(30, 27, "dealt out", 1, "end")
-    plot.label(330, 19, "attention-DP", 2)
+        plot.text(plot.x(most) + 9, plot.y(step_ms(most, context, plan)) + 4, f"{most:,}", size=12,
+                  anchor="start")  # fmt: skip
+    for row, (name, series) in enumerate((("attention-DP", 2), ("dealt out", 1), ("TP", 0))):
+        plot.label(300, 16 * 0.86**row, name, series)
     cross = crossing(context)
     plot.vertical(cross)
     alt = (

@@ -15,10 +15,13 @@ r1, h200 = given.MODELS["DeepSeek-R1"], given.MACHINES["8 x H200"]
 mixtral = given.MODELS["Mixtral-8x7B"]
 expert_bytes = 3 * r1["hidden_size"] * r1["expert_ffn"] * r1["expert_weight_bytes"]
 few, many = (lab05.expected_experts(256, 8, n) for n in (8, 512))
+half = next(n for n in range(1, 257) if lab05.expected_experts(256, 8, n) >= 128)
 fair, unfair = (e.busiest_over_mean(shares, 100) for shares in e.SHARES.values())
 cross = e.crossing(2000)
 tp, dealt, dp = e.PLANS
 full = e.room(2000, tp)
+shorter = e.step_ms(full, 2000, tp) / e.step_ms(full, 2000, dp)
+left_out = 1 - r1["top_k"] / r1["num_experts"]
 rows = {row["name"]: row for row in given.ROWS}
 missed = [row["name"] for row in given.ROWS if row["missed"]]
 
@@ -48,6 +51,7 @@ with record() as by_gather:
     one = run_ranks(lab05.gathered_rank, [(*args, [5] * 8) for args in held])
 with record() as by_exchange:
     other = run_ranks(lab05.exchanged_rank, held)
+equal = all(np.allclose(a, b) for a, b in zip(one, other, strict=True))
 said = lab05.traffic_bytes([ids for ids, _ in own], placement, 12, 8)
 counted = [8 * ledger.sent_bytes_per_rank for ledger in (by_gather, by_exchange)]
 
@@ -77,6 +81,8 @@ def shown(model, way):
 
 watched = [shown(model, way) for model, way in runs if way != "one"]
 cache = {key: run["ranks"][0]["kv_cache"]["tokens_reported"] for key, run in runs.items()}
+divided = cache["mixtral", "tp"] == 2 * cache["mixtral", "one"]
+copied = cache["deepseek", "tp"] == cache["deepseek", "one"] == cache["deepseek", "dp"]
 data_parallel = runs["deepseek", "dp"]["ranks"]
 asked = [count for _, count in runs["deepseek", "dp"]["requests"]]
 chosen = [np.array(rank["ids"][0]) for rank in data_parallel]

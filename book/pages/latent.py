@@ -55,3 +55,8 @@ most = e.room(8000, e.PLANS[0])
 long_context = {
     p: e.step_ms(most, 8000, plan) for p, plan in zip(("tp", "ep", "dp"), e.PLANS, strict=True)
 }
+gains = [gain for row in cache_rows[:2] for gain in row[4:]]
+
+
+def error(output):
+    return abs(output - whole).max()
