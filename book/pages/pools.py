@@ -7,6 +7,9 @@ lab02 = solution("lab-02")
 lab03 = solution("lab-03")
 capstone = solution("capstone")
 
+from planner import hardware, models, plans, two_pools  # noqa: E402
+from planner.timing import Load  # noqa: E402
+
 run = capture("lab-02/captures/pools/report.json")
 shape = lab02.model_shape(run["model_config"])
 moved = run["decode"]["cached_tokens"]
@@ -86,3 +89,10 @@ for load in (4, 16, 32, 48):
         ]
     )
 crowded = choice(48, 200)
+
+eight, asked = hardware.box("h100", 1), Load(2000, 200, 64)
+found, _ = plans.evaluate_all(models.read("llama-3.1-8b"), eight, asked)
+placed = plans.choose(found)["choice"]
+planned = two_pools.compared(models.read("llama-3.1-8b"), eight, asked, placed)
+together_s = placed.times["tpot_s"][1]
+gain_16 = 1 - choice(16, 200)["tpot_s"] / one_pool_tpot(16, 200)
