@@ -37,7 +37,7 @@ def drift(number=5):
         "A rank that has nothing to do leaves out its step, and the other waits for ever: the "
         "recorded collectives of two processes."
     )
-    return panels([(d, " ".join(says))], caption, says)
+    return panels([(d, " ".join(says))], caption, says, start=len(says) - 1)
 
 
 def _box(d, x, y, width, key, entry):

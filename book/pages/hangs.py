@@ -25,4 +25,16 @@ def last_line(rank):
 idle, raised, order = case("idle"), case("raised"), case("circular")
 address, shape, killed = case("wrong-address"), case("shape"), case("killed")
 slow, sums = case("slow"), case("corrupt-link")
+only_large = {size for *_, size in sums["links"]} == {65536}
 failed, dead, hung = runs["14"], runs["15"], runs["17"]  # vLLM's own server
+listens_at = next(
+    s["local"].split(":")[0]
+    for s in address["ranks"][0]["sockets"]
+    if s["state"] == "LISTEN" and not s["local"].startswith("0.0.0.0")
+)
+
+
+def well_but_waiting(run):
+    """The server calls itself well, and its log waits for a broadcast block."""
+    log = "".join(run["server"]["log"])
+    return run["server"]["health"] == [200, 200] and "broadcast block" in log

@@ -187,3 +187,13 @@ def excerpt(evidence):
         f"           cores {evidence['processor']['cores'][1]}",
         "healthy    the same keys, from a healthy day",
     ]
+
+
+link_said, ranks_said = (capstone.look_at_link.__doc__, capstone.look_at_ranks.__doc__)
+lines_are_told = "above 1.37" in ranks_said and "1.6 times" in link_said and "2.4" in link_said
+only_rank_5 = (
+    suspect == 5
+    and waiting[5] < 0.1
+    and max(others) < 1.1 * max(usual_compute)
+    and 1.4 < longer < 1.6
+)
