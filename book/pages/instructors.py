@@ -5,8 +5,8 @@ sessions = [
     ("[lab 03](lab-03.md)", [10, 30, 45, 25, 10]),
     ("[lab 04](lab-04.md)", [10, 25, 50, 25, 10]),
     ("[lab 02](lab-02.md)", [10, 25, 50, 25, 10]),
-    ("[lab 05](experts.md), optional", [10, 30, 45, 25, 10]),
     ("[the capstone](place.md)", [15, 15, 45, 35, 10]),
+    ("[lab 05](experts.md), optional", [10, 30, 45, 25, 10]),
     ("[lab 06](hangs.md), optional", [15, 20, 50, 25, 10]),
 ]
 labs = "lab-01 lab-03 lab-04 lab-02 lab-05 capstone lab-06".split()

@@ -6,11 +6,13 @@ from labbook.labs import capture
 
 
 def linked(source):
-    issue = re.search(r"vllm-project/vllm issue #(\d+)", source)
-    where = f"https://github.com/vllm-project/vllm/issues/{issue[1]}" if issue else ""
+    issue = re.match(r"([\w-]+/[\w-]+) issue #(\d+)", source)
+    where = f"https://github.com/{issue[1]}/issues/{issue[2]}" if issue else ""
     return f"[{issue[0]}]({where}){source[issue.end() :]}" if issue else source
 
 
+shipped = capture("capstone/facts.jsonl").splitlines()
+from_03 = len(capture("lab-03/measurements.jsonl").splitlines())
 said = capture("lab-02/captures/quoted-logs/quoted.json")
 rows = [
     [entry["config"], entry["tp_size"], entry["weights_gib"], linked(entry["source"])]
