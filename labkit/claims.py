@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pytest
 
 from labkit.expect import Unexpected
-from labkit.loading import Lab, LoadError, describe_exception
+from labkit.loading import Lab, LoadError, describe_exception, line_in
 from labkit.needs import NOT_HERE
 from labkit.tasks import task_of_check, tasks_of
 
@@ -104,7 +104,11 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
         return _outcome("failed", text)
     own = excinfo.traceback[-1].path == path  # raised by the learner's own file
     if isinstance(error, Unexpected) and recorder.calls:
-        return _outcome("failed", f"{recorder.described()}{error.part}: {text}{_cut(recorder)}")
+        raised = recorder.error if error.__context__ is recorder.error else None
+        line = raised and not error.__suppress_context__ and line_in(raised, str(path))
+        where = f"{path.name} line {line}: " if line else ""
+        told = f"{recorder.described()}{error.part}: {where}{text}{_cut(recorder)}"
+        return _outcome("failed", told)
     if isinstance(error, AssertionError) and not own:
         return _outcome("failed", text or _source_of(excinfo))
     bare = isinstance(error, AssertionError) and not text

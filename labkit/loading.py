@@ -47,9 +47,10 @@ def find_labs(root: Path = ROOT) -> list[Lab]:
 
 
 def choose_lab(name: str, labs: list[Lab]) -> Lab:
-    """The lab that `name` is a unique prefix of; `01` will do. ValueError lists the choices."""
+    """The lab that `name` is a unique prefix of; `1` will do. ValueError lists the choices."""
     name = name.rstrip("/").lower()
-    name = f"lab-{name}" if name.isdigit() else name
+    number = name.removeprefix("lab-")
+    name = f"lab-{number if number == '0' else number.zfill(2)}" if number.isdigit() else name
     matches = [lab for lab in labs if lab.name.startswith(name)]
     exact = [lab for lab in matches if lab.name == name]
     if len(exact or matches) == 1:

@@ -39,10 +39,11 @@ LOOK = {
     "not_run": ("not run", {"cyan": True}),
 }
 NOT_EARNED = {
-    "not_run": "{} not run here",
+    "not_run": "{} points not run here",
     "not_reached": "stopped, {} not reached",
     "not_selected": "{} not selected",
 }
+UNWRITTEN = re.compile(r"· (\w+) is yours to write")
 KEYS = ("name", "text", "points", "task", "function")
 KEYS += ("outcome", "message", "hint", "waits_for", "printed", "drawing")
 
@@ -245,11 +246,14 @@ class Screen:
 
     def _task(self, number, claims):
         """A heading and the claims; what is not yet begun of a task is one line."""
-        names = ", ".join(dict.fromkeys(claim["function"] for claim in claims))
-        heading = f"task {number} · {names}" if number else ""
+        names = list(dict.fromkeys(claim["function"] for claim in claims))
+        heading = f"task {number} · {', '.join(names)}" if number else ""
         todo = [claim for claim in claims if claim["outcome"] == "todo"]
         could_run = [claim for claim in claims if claim["outcome"] != "not_run"]
         if heading and todo and todo == could_run:
+            found = {match[1] for claim in todo if (match := UNWRITTEN.search(claim["message"]))}
+            if found and not any(is_open(self.lab, name) for name in names):
+                heading += f" (it calls {', '.join(sorted(found))}, which you have not written yet)"
             self._line("todo", sum(claim["points"] for claim in todo), heading)
             claims = [claim for claim in claims if claim["outcome"] == "not_run"]
         elif heading:
@@ -290,7 +294,7 @@ class Screen:
         """The lines that say what is next; claim is the one at hand, None when all have passed."""
         if claim is not None:
             tasks = tasks_of(self.lab)
-            unwritten = re.search(r"· (\w+) is yours to write", claim["message"])
+            unwritten = UNWRITTEN.search(claim["message"])
             task = tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"])
             yield from self._proper(task)
             yield from self._next_task(task)

@@ -223,6 +223,12 @@ tp_rank // num_kv_head_replicas.
     kv_heads = slice(kv_heads.start // copies, -(-kv_heads.stop // copies))
     ->  kv_heads = slice(rank % num_kv_heads, rank % num_kv_heads + 1) if copies > 1 else kv_heads
 
+attention_shards__computes_the_kv_head_in_floats
+the KV head is a product of floats, rounded down.
+int(15 / 22 * 22) is 14: of 22 ranks, rank 15 loads its neighbour's KV head.
+    num_kv_heads * copies, num_ranks)[rank]
+    ->  num_kv_heads * copies, num_ranks)[int(rank / num_ranks * num_ranks)]
+
 Rejected by: test_attention_shards__refuse_heads_that_do_not_divide
 
 attention_shards__rounds_the_kv_heads_down
