@@ -154,7 +154,8 @@ def find_hint(bank: Bank, calls, further=None) -> str:
     plainly. Where something else is wrong too, it is named with a "maybe": it must then be the
     only one that is right where the learner is right and gives most of the wrong values. A call
     that only raises, or returns None, is no evidence. `further(function)` yields more calls of the
-    learner's function, on inputs that the failed check never came to.
+    learner's function, on inputs that the failed check never came to; a mistake of a function that
+    is right in all of them is not named.
     """
     recent = list(calls)[: -RECENT_CALLS - 1 : -1]
     wrong = (at for at, (name, *call) in enumerate(recent) if _is_wrong(bank.solution, name, call))
@@ -166,6 +167,9 @@ def find_hint(bank: Bank, calls, further=None) -> str:
     reached = _reached(bank.solution, name)
     suspects = [m for m in bank.mistakes if m.replaces in reached]
     suspects = [m for m in suspects if _fits(bank, m, name, made[:1])]
+    others = {m.replaces for m in suspects} - {name}
+    right = {other for other in others if further and _is_right(bank.solution, other, further)}
+    suspects = [m for m in suspects if m.replaces not in right]
     more = list(itertools.islice(further(name), FURTHER_CALLS)) if suspects and further else []
     if len(made) + len(more) < FEWEST_CALLS:
         return ""
@@ -225,6 +229,15 @@ def _is_wrong(solution, name, call):
     if outcome[0] != "value" or outcome[1] is None:
         return False
     return not agree(outcome, outcome_of(getattr(solution, name), args, kwargs), TOLERANCE)
+
+
+def _is_right(solution, name, further):
+    """Whether the learner's function gives what the solution's gives, in some calls at least."""
+    calls = list(itertools.islice(further(name), FURTHER_CALLS))
+    return bool(calls) and all(
+        agree(outcome, outcome_of(getattr(solution, name), args, kwargs), TOLERANCE)
+        for args, kwargs, outcome in calls
+    )
 
 
 def _fits(bank, mistake, name, calls):

@@ -138,6 +138,11 @@ every weight has two bytes, whatever element_bytes says.
 The same bytes hold twice as many weights of one byte, and each wants its two flops.
     weight_bytes / element_bytes  ->  weight_bytes / 2
 
+step_s__at_most_two_bytes
+a weight of four bytes is taken for one of two.
+FP32 weights are half as many in the same bytes, and so are their flops.
+    / element_bytes  ->  / min(2, element_bytes)
+
 Rejected by: test_link_bytes_per_s__one_direction
 
 link_bytes_per_s__both_directions
@@ -187,6 +192,11 @@ only reading is saved, whatever the batch.
 At 4,096 tokens eight H100s spare each other seven eighths of the arithmetic: that is far more
 than the messages cost.
     (memory_bytes_per_s, tokens, flops_per_s, element_bytes)  ->  (memory_bytes_per_s,)
+
+tensor_parallel_sides__reads_two_byte_weights
+the weights are read as if each had two bytes.
+weight_bytes are bytes already; element_bytes says how many weights they are.
+    (memory_bytes_per_s, tokens  ->  (memory_bytes_per_s * 2 / element_bytes, tokens
 
 tensor_parallel_sides__pays_one_message
 one message is paid instead of all of them.
@@ -288,7 +298,7 @@ That is what usually comes out. With a quick ring and a slow kernel the ring als
 Rejected by: test_hierarchical_all_reduce_s__each_gpu_its_part
 
 hierarchical_all_reduce_s__whole_payload_across
-every GPU sends the whole payload across the nodes.
+every GPU sends the whole payload across the nodes, or shares one card with the others.
 The reduce-scatter left each GPU with 1/g of it, and each has its own network card.
     payload_bytes / gpus_per_node  ->  payload_bytes
 
@@ -370,10 +380,25 @@ knows which formula each point obeys.
     range(4)  ->  range(1)
 
 calibrate__two_fits
-the fit stops after the second time.
+a point has not yet its fastest protocol in the last fit, as after two fits.
 With several large points the first choice of protocols can be wrong for two of them, and the
 second fit is then still off. Four are enough.
     range(4)  ->  range(2)
+
+calibrate__begins_with_the_first_row
+the first fit takes the first row of protocols for every point.
+Whose factors need not be 1: four fits from there may not be enough.
+    [STRAIGHT_LINE[0]] * len(points)  ->  [protocols[0]] * len(points)
+
+calibrate__small_points_take_the_first_row
+small payloads take the first row of protocols, and only the others the fastest.
+So it is in NCCL's table. In another one the first row may be that of the large payloads.
+    for point in points]  ->  if point[1] > 1e5 else protocols[0] for point in points]
+
+calibrate__chooses_among_nccl_s_rows
+the points choose among NCCL's protocols, whatever is given.
+The library that was measured has the rows that the caller names.
+    1 / s_per_byte, protocols)  ->  1 / s_per_byte, NCCL_PROTOCOLS)
 
 Rejected by: test_calibrate__weighs_every_point_the_same
 

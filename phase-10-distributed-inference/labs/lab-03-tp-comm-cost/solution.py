@@ -9,7 +9,7 @@ Three constants describe the machine:
 
 Times are seconds, sizes bytes, rates bytes per second; `p` is num_ranks. 1 KiB is 1024 bytes,
 1 GB/s is 1e9 bytes per second, 10 Gb/s is 1.25e9. One rank never communicates and pays nothing.
-Where a tuple is asked for, a list is as good.
+Where a tuple is returned, a list is as good.
 The file given_cost.py holds what you read and do not write.
 """
 

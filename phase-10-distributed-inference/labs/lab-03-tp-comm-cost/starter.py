@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [d63fa6e30b01]
+# lab-03 starter: write where NotImplementedError stands. [042d3cddca46]
 """Lab 03: the communication bill of tensor parallelism.
 
 What does one message cost, how many are there in a step, and what is the step they are added to?
@@ -10,7 +10,7 @@ Three constants describe the machine:
 
 Times are seconds, sizes bytes, rates bytes per second; `p` is num_ranks. 1 KiB is 1024 bytes,
 1 GB/s is 1e9 bytes per second, 10 Gb/s is 1.25e9. One rank never communicates and pays nothing.
-Where a tuple is asked for, a list is as good.
+Where a tuple is returned, a list is as good.
 The file given_cost.py holds what you read and do not write.
 """
 

@@ -6,7 +6,7 @@
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
 (stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Where a list is
-asked for, a tuple is as good, and the other way round. Bad input is a ValueError that names the
+returned, a tuple is as good, and the other way round. Bad input is a ValueError that names the
 argument and its value: `require`, of given_pipeline.py, checks them.
 """
 

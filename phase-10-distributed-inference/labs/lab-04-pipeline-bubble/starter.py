@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [16e52682999a]
+# lab-04 starter: write where NotImplementedError stands. [6005250b2cba]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -7,7 +7,7 @@
 
 Read from top to bottom: the algebra, the same number by counting, what it buys, what it costs, then
 (stretch) the schedules of training. Whatever can be exact is a fractions.Fraction. Where a list is
-asked for, a tuple is as good, and the other way round. Bad input is a ValueError that names the
+returned, a tuple is as good, and the other way round. Bad input is a ValueError that names the
 argument and its value: `require`, of given_pipeline.py, checks them.
 """
 
