@@ -225,6 +225,9 @@ def _ratio(actual, expected, units=True):
         for name, value in ((f"{factor:g}", factor), (f"1/{factor:g}", 1 / factor)):
             if abs(ratio / value - 1) < 1e-9:
                 return f"; it is {name} times the expected one: {told}"
+    long = actual != float(f"{actual:.4g}")  # of five digits and more it is no chance
+    if long and any(actual == round(expected, digits) for digits in range(13)):
+        return "; it is the expected one, rounded"
     factor = Fraction(ratio).limit_denominator(16)
     if (
         factor not in (0, 1)
@@ -294,7 +297,8 @@ def _difference_of_rows(actual, expected, where, at):
     if not any(words.endswith("...") for words in texts):
         return f"returned {texts[0]}{at}, expected {texts[1]}"
     rows = [f"{brief(row[index])}" if index < len(row) else "no more" for row in (actual, expected)]
+    count = f"{len(actual)} entr{'y' if len(actual) == 1 else 'ies'}"
     return (  # too long to be read
-        f"returned {len(actual)} entries{at}, expected {len(expected)}; the first difference is "
+        f"returned {count}{at}, expected {len(expected)}; the first difference is "
         f"at {where}[{index}]: {rows[0]}, expected {rows[1]}"
     )

@@ -128,7 +128,7 @@ def test_a_wrong_grid_is_told_by_rank_and_tick():
             [[("F", 0, 0), None], [("F", 1, 0), None]],
             "rank 1 runs F of .* in tick 0, expected noth",
         ),
-        ([[("F", 0, 0)], [None, ("F", 1, 0)]], "rank 0 runs no more in tick 1, expected nothing"),
+        ([[("F", 0, 0)], [None, ("F", 1, 0)]], "rank 0.s row ends before tick 1, expected nothing"),
         ([[("F", 0, 0), None], [None, 7]], "rank 1 runs 7, which is no .kind, stage, microbatch."),
         ([[("F", 0, 0), None]], "expected a list of 2 lists, one per rank"),
         (None, "returned None, expected a list"),

@@ -10,6 +10,8 @@ and `svg(grid, title)` draw any list of rows whose cells are microbatch numbers,
 """
 
 import argparse
+import shutil
+import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -32,15 +34,23 @@ KINDS = {  # of an op: its colour, its name
 CELL_W, CELL_H, LEFT, TOP = 18, 22, 52, 26
 
 
-def text(grid):
-    """One line per rank; a dot is an idle tick; an op is written as torch writes it (2F7)."""
+def text(grid, columns=None):
+    """One line per rank; a dot is an idle tick; an op is written as torch writes it (2F7).
+
+    columns: letters of a line; what does not fit stands below, from its tick on.
+    """
     labels = [[_label(cell, rank) for cell in row] for rank, row in enumerate(grid)]
     width = max(len(label) for row in labels for label in row)
-    name = len(str(len(grid) - 1))
-    return "\n".join(
-        f"rank {rank:{name}}  " + " ".join(f"{label:>{width}}" for label in row)
-        for rank, row in enumerate(labels)
-    )
+    name, ticks = len(str(len(grid) - 1)), max(map(len, labels))
+    fit = max(1, (columns - name - 6) // (width + 1)) if columns else ticks
+    parts = [
+        [
+            f"rank {rank:{name}}  " + " ".join(f"{label:>{width}}" for label in row[begin:][:fit])
+            for rank, row in enumerate(labels)
+        ]
+        for begin in range(0, ticks, fit)
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts)
 
 
 def _label(cell, rank):
@@ -158,7 +168,8 @@ def main(arguments=None):
         problem = f"no grid to draw: your functions gave {grid!r:.60}"
     if problem:
         parser.exit(2, f"grid.py: {problem}\n")
-    print(f"{answered_by(HERE)}\n{text(grid)}")
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(f"{answered_by(HERE)}\n{text(grid, columns)}")
     ticks, cells = max(map(len, grid)), sum(map(len, grid))
     idle = sum(row.count(None) for row in grid)
     print(f"{ticks} ticks, {idle} of {cells} cells idle: bubble ", end="")

@@ -227,6 +227,11 @@ cover the latency: from p + p (p-1) hop_s / model_s microbatches on.
     return in_flight / round_s
     ->  return p / model_s if in_flight > p else in_flight / latency_s(p, model_s, hop_s)
 
+decode_steps_per_s__pays_the_way_back
+the way back to the first stage is paid like a hop.
+It carries a few token ids, and is not counted: p stages have p - 1 hops between them.
+    latency_s(p, model_s, hop_s))  ->  latency_s(p, model_s, hop_s) + hop_s)
+
 decode_steps_per_s__drains_each_step
 the pipeline is drained after every decoding step.
 Then each step pays the fill-drain bubble; engines keep the loop full and start a microbatch's
@@ -241,6 +246,16 @@ the caller's list of stages is sorted on the way.
 The makespan does not depend on the order, so nothing shows here; but the caller no longer knows
 which stage is slow.
     return sum(stage_s)  ->  return stage_s.sort() or sum(stage_s)
+
+makespan_s__the_first_waits_too
+all m microbatches wait for the slowest stage, the first one included.
+The first meets every stage, the slowest among them, and waits for nobody: m - 1 follow it.
+    (m - 1) *  ->  m *
+
+makespan_s__a_hop_per_stage
+p stages have p hops between them.
+The last one hands nothing on.
+    (len(stage_s) - 1) * hop_s  ->  len(stage_s) * hop_s
 
 makespan_s__mean_stage
 the mean stage sets the pace.

@@ -153,8 +153,8 @@ def plan_bill(
       num_nodes             nodes the plan occupies
       bubble                Fraction, of m microbatches
       activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
-      local_hops            steps in sequence that stay inside a node, per microbatch
-      node_hops             steps in sequence in which a message leaves its node, per microbatch
+      local_hops            ring steps and hand-overs in sequence inside a node, per microbatch
+      node_hops             those in which a message leaves its node, per microbatch
       bytes_between_nodes   Fraction, bytes that cross between nodes, per microbatch
     ValueError for a count < 1, for more stages than layers, and when a stage's ranks would straddle
     a node boundary (tp_size must divide gpus_per_node or be a multiple of it).

@@ -19,6 +19,7 @@ import pytest
 
 from labkit.drawing import beside
 from labkit.expect import Unexpected, expect_close, expect_equal, expect_error
+from labkit.recorder import brief
 
 HERE = Path(__file__).parent
 TENTH = Fraction(1, 10)
@@ -209,7 +210,7 @@ def times():
 def test_latency_s__gains_nothing_from_stages(lab):
     """More stages make no request faster: they add {p - 1} hops."""
     for p, (model_s, hop_s) in product((1, 2, 3, random.Random(6).randint(4, 99)), times()):
-        hops = f"{counted(p - 1, 'hop')} between {counted(p, 'stage')}"
+        hops = f"{counted(p - 1, 'hop')} between {p} stages" if p > 1 else "one stage has no hop"
         idea = f"a microbatch meets every layer, and {hops}"
         expected = longest_path([model_s / p] * p, 1, hop_s)
         expect_seconds(lab.latency_s(p, model_s, hop_s), expected, idea=idea)
@@ -224,9 +225,12 @@ def test_throughput_per_s__nears_that_of_p_devices(lab):
     some = random.Random(7).randint(3, 7)
     passes = [*product((1, 2, 3, 4), (1, 2, some)), (2, 50), (20, 2)]
     for (p, m), (model_s, hop_s) in product(passes, times()):
-        idea = "one microbatch takes the latency"
+        idea = "1 microbatch over the seconds of one latency"
         if m > 1:
-            idea = "the first takes the latency, each further one leaves a stage's time later"
+            idea = (
+                f"{m} microbatches over their seconds: the first takes the latency, each further "
+            )
+            idea += "one leaves a stage's time later"
         if hop_s > model_s / p and m > 1:
             idea += ": a hop, however long, keeps no stage busy"
         expected = m / longest_path([model_s / p] * p, m, hop_s)
@@ -244,10 +248,10 @@ def test_decode_steps_per_s__starves_with_few_in_flight(lab):
         expected = decode_loop_rate(p, in_flight, model_s, hop_s)
         # what a round of the loop waits for, in this call
         stages, way = in_flight * model_s / p, model_s + (p - 1) * hop_s
-        taken = counted(in_flight, "microbatch", "es") + " take" + "s" * (in_flight == 1)
-        idea = f"here a round lasts as long as {taken} in one stage"
+        taken = counted(in_flight, "microbatch", "es")
+        idea = f"{taken} per round, which here is the time of all in one stage"
         if way > stages:
-            idea = "too few in flight: a round lasts as long as a microbatch's way, hops and all"
+            idea = f"{taken} per round, which here is one's way, {counted(p - 1, 'hop')} and all"
         given = lab.decode_steps_per_s(p, in_flight, model_s, hop_s)
         expect_seconds(given, expected, idea=idea)
     expect_close(lab.decode_steps_per_s(4, 2, 0.02, 0.001), 2 / 0.023, atol=1e-9)
@@ -257,7 +261,8 @@ def test_decode_steps_per_s__starves_with_few_in_flight(lab):
 def test_makespan_s__follows_the_slowest_stage(lab):
     """One slow stage sets the pace, wherever it stands."""
     idea = "every microbatch passes the slow stage, and the next one waits for it"
-    hops = "a hop delays all microbatches alike and keeps no stage busy"
+    alone = "one microbatch passes every stage once and waits for nobody"
+    hops = "a hop lies between two stages, delays all microbatches alike and keeps no stage busy"
     slow_stage = [
         [Fraction(k if stage == slow else 1) for stage in range(p)]
         for k, p in product((2, 3), (1, 3, 4))
@@ -269,8 +274,10 @@ def test_makespan_s__follows_the_slowest_stage(lab):
         for p in (1, 2, 2, 3, 3, 4, 4, 5)
     ]
     for stage_s, m in product(slow_stage + uneven, (1, 2, 5)):
-        expect_seconds(lab.makespan_s(stage_s, m), longest_path(stage_s, m, 0), idea=idea)
-    for stage_s, m, hop_s in product(uneven, (1, 4), (Fraction(1, 4), Fraction(6))):
+        expected = longest_path(stage_s, m, 0)
+        expect_seconds(lab.makespan_s(stage_s, m), expected, idea=idea if m > 1 else alone)
+    hop_long = Fraction(6), Fraction(1, 4)
+    for stage_s, m, hop_s in product([slow_stage[-1], *uneven], (1, 4), hop_long):
         expect_seconds(lab.makespan_s(stage_s, m, hop_s), longest_path(stage_s, m, hop_s), hops)
     for at in (0, rng.randint(9, 38), 39):  # one slow stage of many; and many microbatches
         many = [Fraction(rng.randint(1, 9)) for _ in range(40)]
@@ -335,25 +342,30 @@ def test_plan_bill__and_tasks_1_to_6_refuse_bad_input(lab):
 @pytest.mark.points(6)
 def test_replay__starts_an_op_when_its_inputs_are_there(lab):
     """An op starts when its rank is free and its inputs are there."""
-    idea = "max(own clock, inputs finished)"
     order = [ops("0F0 0F1 0B0 0B1"), ops("1F0 1B0 1F1 1B1")]
     by_hand = [
         ops("0F0 0F1 . . 0B0 0B0 . 0B1 0B1"),
         ops(". 1F0 1B0 1B0 1F1 1B1 1B1 . ."),
     ]
-    expect_grid(lab.replay(order), by_hand, idea)
+    expect_grid(lab.replay(order), by_hand, when(1, 2))
     rng = random.Random(4)
     # places: the rank of each stage; no stage may be there
     for places in ([0, 1, 1, 0], [1, 0], [3, 0, 1], [0, 1, 2, 0, 1, 2], [0, 0, 1]):
         for m, ticks in ((1, (900, 1100)), (3, (1, 2)), (3, (3, 1))):
             dealt = dealt_order(places, m, rng)
-            expect_grid(lab.replay(dealt, *ticks), earliest_grid(dealt, *ticks), idea)
+            expect_grid(lab.replay(dealt, *ticks), earliest_grid(dealt, *ticks), when(*ticks))
     captures = small(torch_orders("GPipe", "1F1B runtime", "LoopedBFS", "Interleaved1F1B"))
     assert len(captures) == 45
     for capture in captures:
         for ticks in ((1, 2), (3, 4)) if capture["p"] == 3 else ((1, 2),):
             grid = lab.replay(capture["order"], *ticks)
-            expect_grid(grid, earliest_grid(capture["order"], *ticks), idea)
+            expect_grid(grid, earliest_grid(capture["order"], *ticks), when(*ticks))
+
+
+def when(forward_ticks, backward_ticks):
+    """When an op starts, and how long it takes, in words."""
+    cells = f"an F fills {forward_ticks} and a B {backward_ticks} of its rank's cells"
+    return f"an op starts at max(own clock, inputs finished); {cells}"
 
 
 @pytest.mark.points(2)
@@ -389,7 +401,8 @@ def test_replay__names_the_ops_of_a_deadlock(lab):
 @pytest.mark.points(4)
 def test_one_f_one_b_order__is_what_torch_runs(lab):
     """1F1B, op for op as torch runs it; a rank holds at most {p - r} activations, not m."""
-    idea = "forwards until the first gradient can come back, then pairs, then what is left"
+    idea = "rank r runs stage r: forwards until the first gradient can come back, then pairs, then "
+    idea += "what is left"
     captures = torch_orders("1F1B runtime")
     assert len(captures) == 15
     for capture in captures:
@@ -403,7 +416,8 @@ def test_one_f_one_b_order__is_what_torch_runs(lab):
 @pytest.mark.points(4)
 def test_interleaved_order__is_what_torch_runs(lab):
     """Interleaved 1F1B, op for op as torch runs it, in 30 sizes and more."""
-    idea = "groups of p microbatches, chunk by chunk; a longer warm-up than in 1F1B"
+    idea = "rank r holds the stages r, r + p, ...; groups of p microbatches, chunk by chunk; a "
+    idea += "warm-up of so many forwards as the docstring counts"
     captures = torch_orders("Interleaved1F1B")
     assert len(captures) == 30
     for capture in captures:
@@ -487,7 +501,6 @@ def test_span_bubble__is_the_other_bubble(lab):
     assert window_bubble(grid) == Fraction(1, 17)
     idea = "ranks start and end at different times, but none pauses in between"
     expect_equal(lab.span_bubble(grid), Fraction(0), idea=idea)
-    idea = "the longest span and the most work, each over all ranks, not rank by rank"
     idle = [None] * 5
     grids = [
         [[None, 0, None, 1, None], idle],
@@ -502,6 +515,9 @@ def test_span_bubble__is_the_other_bubble(lab):
     for grid in grids:
         rows = ["".join(".x"[cell is not None] for cell in row).strip(".") for row in grid]
         span, work = max(map(len, rows)), max(row.count("x") for row in rows)
+        idea = (
+            f"of all ranks the longest span is {span}, and the most work {work}: what is not None"
+        )
         expect_equal(lab.span_bubble(grid), Fraction(span - work, span), idea=idea)
 
 
@@ -589,6 +605,7 @@ def expect_bill(bill, plan):
     hops = f"{ring} steps each) {where}; {cross}"
     if tp_size == 1:
         hops = f"one rank of TP reduces with nobody; {cross}"
+    hops += ", of one microbatch"
     ideas = {
         "num_nodes": f"{counted(tp_size * pp_size, 'rank')} on nodes of {counted(gpus, 'GPU')}",
         "bubble": f"that of {counted(pp_size, 'stage')} and {counted(m, 'microbatch', 'es')}",
@@ -610,7 +627,7 @@ def expect_rows(grid, p):
     rows = isinstance(grid, (list, tuple)) and len(grid) == p
     rows = rows and all(isinstance(row, (list, tuple)) for row in grid)
     want = f"expected a list of {counted(p, 'row')} (a list each), one per stage"
-    expect(rows, f"returned {grid!r:.60}, {want}")
+    expect(rows, f"returned {brief(grid)}, {want}")
     expect(
         len({id(row) for row in grid}) == p,
         f"several rows are one and the same list, as [[None] * n] * {p} makes them: writing into "
@@ -650,13 +667,15 @@ def expect_order(actual, expected, idea=""):
 
 def expect_grid(actual, expected, idea=""):
     """The same op in every tick of every rank; the first difference is told with its tick."""
-    expect_lists(actual, expected, "rank {rank} runs {got} in tick {place}", idea)
+    ends = "rows have one length, and the last tick is that in which the last op ends"
+    expect_lists(actual, expected, "rank {rank} runs {got} in tick {place}", idea, ends)
 
 
-def expect_lists(actual, expected, told, idea):
+def expect_lists(actual, expected, told, idea, ends=""):
+    """ends: what to look at where a row is too short or too long."""
     rows = isinstance(actual, (list, tuple))
     rows = rows and all(isinstance(row, (list, tuple)) for row in actual)
-    what = f"returned {actual!r:.60}, expected a list of {len(expected)} lists, one per rank"
+    what = f"returned {brief(actual)}, expected a list of {len(expected)} lists, one per rank"
     expect(rows and len(actual) == len(expected), what)
     actual = [[tuple(op) if isinstance(op, list) else op for op in row] for row in actual]
     if actual == expected:
@@ -666,8 +685,11 @@ def expect_lists(actual, expected, told, idea):
             got, due = row[place : place + 1], right[place : place + 1]
             if got != due:
                 text = told.format(rank=rank, got=in_words(got), place=place)
+                if ends and not got:
+                    text = f"rank {rank}'s row ends before tick {place}"
                 with drawn(actual, expected, "rank"):
-                    again = f" Look again at: {idea}." if idea else ""
+                    why = ends if ends and not (got and due) else idea
+                    again = f" Look again at: {why}." if why else ""
                     raise Unexpected(f"{text}, expected {in_words(due)}.{again}")
 
 
@@ -689,9 +711,9 @@ def in_words(cell):
     if not cell:
         return "no more"
     if cell == [None]:
-        return "nothing"
+        return "nothing (None)"
     if not isinstance(cell[0], tuple) or len(cell[0]) != 3:
-        return f"{cell[0]!r:.60}, which is no (kind, stage, microbatch)"
+        return f"{brief(cell[0])}, which is no (kind, stage, microbatch)"
     kind, stage, microbatch = cell[0]
     return f"{kind} of microbatch {microbatch} on stage {stage}"
 
