@@ -115,7 +115,9 @@ def run_program(main) -> None:
 
 
 def _end(error):
-    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    print(f"{name}: {error}", file=sys.stderr)
     raise SystemExit(2)
 
 

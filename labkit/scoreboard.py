@@ -39,7 +39,7 @@ LOOK = {
     "not_run": ("not run", {"cyan": True}),
 }
 NOT_EARNED = {
-    "not_run": "{} points not run here",
+    "not_run": "{} not run here",
     "not_reached": "stopped, {} not reached",
     "not_selected": "{} not selected",
 }

@@ -7,11 +7,15 @@ is compared, letter for letter, with what one machine writes that never heard of
 """
 
 import argparse
+import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
-from collectives import record, run_ranks
+try:
+    import numpy as np
+    from collectives import record, run_ranks
+except ModuleNotFoundError as missing:
+    sys.exit(f"generate.py: {missing}: run `. .venv/bin/activate` in the course's folder first")
 from who_holds_what import table
 
 from labkit.loading import load_and_say, run_program
@@ -89,10 +93,11 @@ def show(text, other, begin, num_ranks):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("begin", nargs="?", default="no rank ")
-    parser.add_argument("--ranks", type=int, default=4, choices=(1, 2, 4, 8))
-    parser.add_argument("--letters", type=int, default=240)
-    parser.add_argument("--seed", type=int, default=3)
+    add = parser.add_argument
+    add("begin", nargs="?", default="no rank ", help="how the text begins, in small letters")
+    add("--ranks", type=int, default=4, choices=(1, 2, 4, 8), help="simulated ranks (default 4)")
+    add("--letters", type=int, default=240, help="letters to write after that (default 240)")
+    add("--seed", type=int, default=3, help="another seed draws another text (default 3)")
     chosen = parser.parse_args()
     with np.load(HERE / "captures" / "tiny-model" / "weights.npz") as arrays:
         model = {name: arrays[name] for name in arrays.files}
@@ -108,7 +113,8 @@ def main():
         text = write(*how, *on_ranks(lab, chosen.ranks))
     status = show(text, write(*how, *alone(lab)), begin, chosen.ranks)
     each = len(ledger.calls) / max(1, chosen.letters)
-    print(f"On the way the ranks met {each:.0f} times per letter: {2 * LAYERS} is two a layer.")
+    told = f"{2 * LAYERS} is two a layer" if chosen.ranks > 1 else "one rank alone meets nobody"
+    print(f"On the way the ranks met {each:.0f} times per letter: {told}.")
     return status
 
 

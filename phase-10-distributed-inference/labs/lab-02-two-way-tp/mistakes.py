@@ -60,6 +60,18 @@ A copied KV head is read by other queries; a copied query head would count twice
     ->  require(model["num_heads"] < tp_size or model["num_heads"] % tp_size == 0, "not even")
     model["num_heads"] // tp_size + 2  ->  max(1, model["num_heads"] // tp_size) + 2
 
+rank_shape__rounds_kv_heads_down
+KV heads that the ranks do not divide are rounded down where there are more heads than ranks.
+6 KV heads on 4 ranks: two of them would belong to nobody.
+    kv_heads_per_rank(model["num_kv_heads"], tp_size)
+    ->  kv_heads_per_rank(max(1, model["num_kv_heads"] // tp_size) * tp_size, tp_size)
+
+rank_shape__rounds_a_bias_down
+a bias that the ranks do not divide is rounded down.
+It goes with the rows of its matrix, of which none may be left over.
+    require(shape[dimension] % tp_size == 0
+    ->  require(len(shape) == 1 or shape[dimension] % tp_size == 0
+
 rank_shape__does_not_check_the_query_heads
 only the KV heads are looked at, and query heads that do not divide are rounded down.
 12 query heads on 8 ranks: 4 of them would belong to nobody.
@@ -144,7 +156,7 @@ A stage caches its own layers; so pipeline parallelism frees as much room as ten
     stage_layers(model["num_layers"], pp_size)[pp_rank]  ->  model["num_layers"]
 
 kv_bytes_per_token__same_layers_on_every_stage
-every stage holds num_layers // pp_size layers.
+every stage is taken to hold as few layers as the smallest.
 Five layers on two stages are three and two; the first stage's cache is half as big again.
     stage_layers(model["num_layers"], pp_size)[pp_rank]  ->  model["num_layers"] // pp_size
 
@@ -176,6 +188,11 @@ kv_capacity__same_for_every_version
 concurrency is tokens by the longest request in every version.
 From 0.9.1 a request counts as whole blocks, from 0.20.1 the tokens follow from that.
     version_numbers(version)  ->  (0, 9, 0)
+
+kv_capacity__nothing_for_part_of_a_request
+a cache that is smaller than one request holds none of it.
+Two blocks of the three that a request takes are a concurrency of 2/3; the log says so.
+    return {"blocks"  ->  concurrency *= concurrency >= 1; return {"blocks"
 
 kv_capacity__compares_versions_as_text
 versions are compared as text, so that 0.20 comes before 0.9.
@@ -229,7 +246,7 @@ A pipeline's stage may be heavier than the half that was applied: what is neares
     abs(residual) < abs(best["residual_bytes"])  ->  abs(residual) < best["residual_bytes"]
 
 which_split__explains_everything
-the nearest split explains any number, however far away.
+the nearest split explains a number that is more than 5% away.
 4.1 GiB is no split of this model; a checksum that fits everything checks nothing.
     near = abs(residual) <= 0.05 * expected  ->  near = True
 
@@ -262,9 +279,15 @@ The first GPU takes it (its share is rounded up); GPUs of different speed show t
     num_sequences // 2]  ->  math.ceil(num_sequences / 2)]
 
 replicas_or_tp__the_smaller_share_must_fit
-replicas fit as soon as one GPU has room, such as the one with the smaller share of an odd number.
+replicas fit although the GPU with the larger share has no room for it and all of total_bytes.
 The first GPU holds one sequence more: 17 of 33.
     all(held <= gpu_memory_bytes for _, held in replicas)  ->  replicas[1][1] <= gpu_memory_bytes
+
+replicas_or_tp__neither_of_a_tie
+of two plans that tie neither is chosen.
+Both fit; a fleet has to run one of them.
+    if options[best]["fits"]
+    ->  if options["tp"]["tokens_per_s"] != options["replicas"]["tokens_per_s"]
 
 replicas_or_tp__everything_fits
 memory is not looked at.

@@ -62,6 +62,8 @@ def verdict_lines(verdict):
         numbers = number(line["expected"]), number(line["reported"]), residual
         rows.append([(line["claim"] + rank)[:43], *numbers, unit, line["status"], line["cause"]])
     found = f" ({'; '.join(verdict['findings'])})" if verdict["findings"] else ""
+    if any(line["status"] == "coarse" for line in verdict["lines"]):
+        found += ", what is coarse left aside"
     return [*columns(rows, "lrrrlll"), "", f"verdict: {verdict['verdict']}{found}"]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.expect import Unexpected, expect_close, expect_equal, expect_error
+from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, looking_at
 from labkit.loading import load_module
 
 HERE = Path(__file__).parent
@@ -70,10 +70,12 @@ def test_rank_shape__refuses_what_does_not_divide(lab):
         ("columns", [odd, even], ranks, None),  # this one does divide
         ("columns", [even, odd], ranks, odd),
         ("rows", [odd, even], ranks, odd),
+        ("rows", [odd], ranks, odd),  # a bias
         ("rows", [4, odd, even], ranks, odd),
         ("vocab", [padded - chance.randint(0, 63), 96], 3, padded),
         ("heads", [160, 96], 8, 12),  # 4 KV heads may be held twice, 12 heads over 8 ranks may not
         ("heads", [160, 96], 6, 4),
+        ("heads", [160, 96], 4, 6),  # 6 KV heads
         ("heads", [160, 96], 24, 12),  # more ranks than heads: only KV heads are copied
     ]
     for split, shape, tp_size, wrong in chance.sample(splits, len(splits)):
@@ -82,7 +84,8 @@ def test_rank_shape__refuses_what_does_not_divide(lab):
             expect_equal(lab.rank_shape(parameter, model, ranks), [odd, even // ranks])
             continue
         idea = f"{wrong} does not divide by {tp_size}"
-        expect_error(ValueError, lab.rank_shape, parameter, model, tp_size, idea=idea)
+        own = model | {"num_kv_heads": 6 if (split, wrong) == ("heads", 6) else 4}
+        expect_error(ValueError, lab.rank_shape, parameter, own, tp_size, idea=idea)
     for split in chance.sample(["rows", "columns", "heads", "vocab", "whole"], 5):
         parameter = {"name": "x.weight", "shape": [160, 96], "split": split, "where": 0}
         for below in (0, -2):
@@ -172,8 +175,9 @@ def test_rank_weights__as_published_logs_print_them(lab):
             # 4 decimals printed (0.05 MiB), and up to 0.2 MiB of small buffers nobody itemises
             atol=0.25 * MIB / GIB,
             part="['total_bytes'] in GiB",
-            idea=f"vLLM {quoted['version']} printed this of one rank of {quoted['config']}: norms, "
-            "the rope table and the allocator's rounding included",
+            idea=f"vLLM {quoted['version']} printed this of one rank of {quoted['config']}"
+            + f", and here it has {more} layers more" * (more > 0)
+            + ": norms, the rope table and the allocator's rounding included",
         )
 
 
@@ -227,6 +231,7 @@ def test_kv_capacity__as_each_version_counts_it(lab):
                 (8 * MIB, 4096, 128, 64),  # a request is shorter than a block
                 (16 * MIB, 4096, 16, 4096),  # a request is whole blocks
                 (3000, 1000, 1, 1),
+                (32_000, 1000, 16, 40),  # two blocks of the three that a request takes
                 (15_999, 1000, 16, 64),  # no block at all
                 (0, 1000, 16, 64),
             ]:
@@ -279,7 +284,7 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
         cache, model = recorded["ranks"][0]["kv_cache"], given.model_shape(recorded["config"])
         tokens = cache["blocks"] * cache["block_size"]
         sizes = lab.tp_sizes_of_cache(model, 8 * MIB, tokens)  # 8 heads: not over 16 ranks
-        idea = f"captures/{name}: {8 * MIB} bytes of one rank held {tokens} tokens"
+        idea = f"captures/{name}: {why_sizes(sizes, explained, model, 8 * MIB, tokens)}"
         expect_equal(sizes, explained, idea=idea)
     chance = random.Random(10)
     # up to 5% of either number, whichever one takes
@@ -303,9 +308,25 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
                 for tp_size in held
                 if abs(Fraction(tokens * held[tp_size], memory) - 1) <= Fraction(1, 20)
             ]
-            sizes = lab.tp_sizes_of_cache(model, memory, tokens, candidates)
-            idea = "within 5% of memory / kv_bytes_per_token; all sizes that fit, in order"
-            expect_equal(sizes, alike, idea=idea)
+            skip = "a size over which the heads cannot be split explains nothing: leave it out"
+            with looking_at(skip):
+                sizes = lab.tp_sizes_of_cache(model, memory, tokens, list(candidates))
+            expect_equal(sizes, alike, idea=why_sizes(sizes, alike, model, memory, tokens))
+
+
+def why_sizes(sizes, expected, model, memory, tokens):
+    """What speaks for or against the first size that is wrong."""
+    given = sizes if isinstance(sizes, (list, tuple)) else []
+    wrong = [n for n in [*given, *expected] if (n in given) != (n in expected)]
+    if not wrong:
+        return "a list of all sizes that fit, in the order of tp_sizes"
+    if not splits_heads(model, wrong[0]):
+        heads = f"{model['num_heads']} query heads and {model['num_kv_heads']} KV heads"
+        return f"{heads} cannot be split over {wrong[0]} ranks"
+    held = expected_kv_bytes(model, wrong[0], 1, 0, model["dtype_bytes"])
+    return (
+        f"at tp_size {wrong[0]} the memory holds {memory / held:.6g} tokens, reported are {tokens}"
+    )
 
 
 @pytest.mark.points(5)
@@ -411,6 +432,21 @@ def test_replicas_or_tp__from_memory_bandwidth_and_lockstep(lab):
         numbers = (40 * GIB, bandwidth, message_s, 1024, 33)
         expected = expected_choice(llama, *numbers, (1.0, 1.0))
         expect_choice(lab.replicas_or_tp(llama, *numbers), expected, llama, 33)
+    numbers = exact_tie(single)
+    choice = lab.replicas_or_tp(single, *numbers)["choice"]
+    if choice not in ("replicas", "tp"):
+        raise Unexpected(
+            f"returned {choice!r}: both fit and tie; either one will do.", "['choice']"
+        )
+
+
+def exact_tie(model):
+    """Numbers of replicas_or_tp whose two plans take the same time, to the last bit."""
+    one, two = (expected_weights(model, n)["parameters_bytes"] for n in (1, 2))
+    messages, per_token = 2 * model["num_layers"] + 1, expected_kv_bytes(model, 1, 1, 0, 2)
+    context = next(n for n in itertools.count(1) if (one - two - n * per_token) % messages == 0)
+    spared = (one - two - context * per_token) // messages  # bytes less to read, for each message
+    return GIB, 2.0**40, spared / 2**40, context, 2
 
 
 @pytest.mark.points(1)
@@ -498,7 +534,7 @@ def test_treatment__refuses_what_is_no_split(lab):
         ([columns], [less], f"2 x {less} are not {columns}: {LOST}"),
         ([rows, columns], [rows // 2, columns // 2], "rows and columns both became smaller"),
         ([experts, rows, 9], [experts // 2, rows // 2, 9], "experts and rows both became smaller"),
-        ([rows, columns], [rows // 2], f"the whole has two dimensions, a part one: {LOST}"),
+        ([rows, columns], [rows // 2], "the whole has two dimensions, a part one"),
         ([rows], [rows // 2, columns], "the whole has one dimension, a part two"),
     ]
     for full, part, idea in chance.sample(shapes, len(shapes)):
@@ -1011,16 +1047,16 @@ def expect_overlap(lab, name, problem):
     times = (1, 1), (more, less), (less, more)  # of one chunk's GEMM and of its transfer
     for num_ranks in (1, 2, 3, 4, 8, *chance.sample(range(9, 30), 2)):
         schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
-        first = list(schedules[0]) if isinstance(schedules[0], list) else schedules[0]
-        assert getattr(lab, name)(num_ranks, 0) == first, (
-            f"{name}({num_ranks}, 0): returns something else when it is called again. Does a list "
-            "outlive the call (a module's list, a default argument)? Make a new one in each call."
-        )
         for rank, schedule in enumerate(schedules):
             assert isinstance(schedule, (list, tuple)), (
                 f"{name}({num_ranks}, {rank}): returned {type(schedule).__name__}, expected a list "
                 "of operations"
             )
+        first = list(schedules[0]) if isinstance(schedules[0], list) else schedules[0]
+        assert getattr(lab, name)(num_ranks, 0) == first, (
+            f"{name}({num_ranks}, 0): returns something else when it is called again. Does a list "
+            "outlive the call (a module's list, a default argument)? Make a new one in each call."
+        )
         for gemm, comm in times:
             try:
                 run = machine.simulate(schedules, problem, gemm, comm)

@@ -210,6 +210,8 @@ def main():
     constants, remark = fit(lab, table, protocols)
     if remark:
         print(remark)
+    if backend == "gloo" and max(ranks) > os.cpu_count():
+        print(f"{max(ranks)} processes shared {os.cpu_count()} processors, with whatever else ran")
     print(report(lab, table, constants, protocols))
 
     folder = Path(options.out)

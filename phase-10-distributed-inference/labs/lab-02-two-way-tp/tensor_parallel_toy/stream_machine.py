@@ -99,8 +99,10 @@ class _Machine:
             *[(peer, self.size, "peer") for peer in op[3:]],
         ]:
             if type(number) is not int or not 0 <= number < limit:
+                alone = ": one rank alone has no peer" if limit == 1 else ""
                 raise ScheduleError(
-                    f"{where}: {what} {number!r} of {op!r} is no plain int from 0 to {limit - 1}"
+                    f"{where}: {what} {number!r} of {op!r} is no plain int from 0 to "
+                    f"{limit - 1}{alone}"
                 )
         if rank in op[3:]:
             raise ScheduleError(f"{where}: {op!r} talks to the rank itself")

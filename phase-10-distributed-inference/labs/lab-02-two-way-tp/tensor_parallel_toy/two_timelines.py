@@ -31,7 +31,7 @@ def text(schedules, problem, gemm=1, comm=1):
     for name, spans in runs.items():
         took = max([0, *(span["end"] for span in spans)])
         legend = "" if lines else "; digits are chunks, . waits, > to a rank"
-        lines.append(f"{name}: {took:g} units{legend}")
+        lines.append(f"{name}: {took:g} unit{'s' * (took != 1)}{legend}")
         for rank in range(min(len(schedules), MOST_RANKS)):
             own = [span for span in spans if span["rank"] == rank]
             for lane, kinds in (("gemm", ("gemm", "wait")), ("wire", ("send",))):
