@@ -364,5 +364,5 @@ def pytest_report_teststatus(report, config):
     if claim["outcome"] == "todo":
         return "todo", "t", ("TODO", {"yellow": True})
     if claim["outcome"] == "not_run":
-        return "checks not run here", "-", ("NOT RUN HERE", {"yellow": True})
+        return "not run here", "-", ("NOT RUN HERE", {"yellow": True})
     return None
