@@ -10,6 +10,12 @@ vLLM then holds each KV head on several ranks; transformers' own tensor parallel
 
 Rejected by: test_split_faults__latent_stages_and_blocks
 
+split_faults__one_rank_needs_a_block
+a width below one block is refused for one rank too.
+One rank alone cuts nothing: its last block may be a part of one, be it the only one.
+    model["widths"].items() if tp_size > 1 else ()  ->  model["widths"].items()
+    if width % (tp_size * block)  ->  if width < block or tp_size > 1 and width % (tp_size * block)
+
 split_faults__latent_has_heads
 the KV heads of an MLA model are divided.
 Its config.json names num_key_value_heads, but what is cached is one latent for all of them.
@@ -137,6 +143,11 @@ A causal mask leaves half of the square, and kernels skip the other half.
 
 Rejected by: test_serve__a_client_without_a_slot_waits
 
+serve__no_prompts_no_queue
+without prompts nobody waits.
+A client without a slot waits for one all the same, while others decode.
+    queue_s = (concurrency - running)  ->  queue_s = (prefill_s > 0) * (concurrency - running)
+
 serve__ttft_without_queueing
 the first token waits for its own prompt alone.
 With more clients than slots the queue is most of the wait, and it is what a limit on TTFT fails
@@ -157,6 +168,11 @@ What the cache cannot hold does not run; it queues.
 
 Rejected by: test_cost_per_million_tokens__all_gpus_all_seconds
 
+cost_per_million_tokens__an_hours_price_a_second
+an hour's price is paid every second.
+The price is for 3600 seconds, and tokens_per_s for one.
+    price_per_gpu_hour / 3600  ->  price_per_gpu_hour
+
 cost_per_million_tokens__one_gpu
 the price of one GPU is set against the tokens of all.
 The same rate on eight GPUs costs eight times as much a token.
@@ -173,6 +189,12 @@ choose__limits_ignored
 a plan that is too slow for one client may still be chosen.
 Throughput per GPU grows with the batch, and so does the time of every token.
     filter(within, plans)  ->  plans
+
+choose__whole_tokens
+rates are rounded to whole tokens before they are compared.
+A tie is a tie only where the rates are equal: the better plan may be better by a fraction.
+    return plan["tokens_per_s"][which] / plan["num_gpus"]
+    ->  return round(plan["tokens_per_s"][which] / plan["num_gpus"])
 
 choose__any_other_is_close
 the best of any other plan makes it close, be it far behind typically.
@@ -343,6 +365,16 @@ A healthy link needs time as well: only what lies beyond is saved.
 
 Rejected by: test_requests_in_flight__by_littles_law
 
+requests_in_flight__the_list_in_order
+the first of the list is taken to have come first.
+The list is in no order: the window begins with the earliest arrival.
+    min(came)  ->  came[0]
+
+requests_in_flight__first_and_last_of_the_list
+the first of the list is taken to have come first, and the last of it to be gone last.
+The list is in no order: the window begins with the earliest arrival, and ends with the last token.
+    (max(gone) - min(came))  ->  (gone[-1] - came[0])
+
 requests_in_flight__how_many_came
 the requests are counted.
 Four that come one after the other are one in flight.
@@ -500,6 +532,17 @@ in one pool the steps have all the time.
 That is the very thing that two pools are for: prompts interrupt everybody's answers.
     (1 if first_pool else 1 - busy)  ->  1
 
+pools_or_one__prompts_slow_both_pools
+with two pools, too, prompts take their share of the steps' time.
+The second pool takes in no prompt: its steps have all the time.
+    (1 if first_pool else 1 - busy)  ->  (1 - busy)
+
+pools_or_one__the_first_token_as_well
+one pool is taken only where its first token comes no later either.
+The 5% are of tpot_s alone.
+    <= 1.05 * best["tpot_s"]
+    ->  <= 1.05 * best["tpot_s"] and together["ttft_s"] <= best["ttft_s"]
+
 pools_or_one__all_engines_answer
 with two pools all engines answer.
 Those that prefill do nothing else.
@@ -535,7 +578,7 @@ Both are reported; the choice asked for is by the time per token.
 # These take what the solution says, and change it; it stands here under names of its own.
 
 _decompose, _look_at_ranks, _look_at_link = decompose, look_at_ranks, look_at_link
-_look_at_stages = look_at_stages
+_look_at_stages, _slowest_rank = look_at_stages, slowest_rank
 
 
 def decompose__compares_clocks(evidence):
@@ -553,6 +596,18 @@ def decompose__compares_clocks(evidence):
             left = min(step["start_us"] + step["collectives"][n][3] for step in steps)
             parts["transfer_us"][number][n] = max(0, left - max(came))
     return parts
+
+
+def slowest_rank__most_often(evidence):
+    """the rank that is longest most often is taken for the slowest.
+
+    A rank that is interrupted now and then is longest often, and typically fast.
+
+    Rejected by: test_slowest_rank__by_the_median_of_its_computing
+    """
+    steps = zip(*_decompose(evidence)["compute_us"], strict=True)
+    longest = [times.index(max(times)) for times in steps]
+    return max(sorted(set(longest)), key=longest.count), _slowest_rank(evidence)[1]
 
 
 def look_at_ranks__who_is_last(evidence):

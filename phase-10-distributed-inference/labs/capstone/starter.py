@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [daf02afca232]
+# capstone starter: write where NotImplementedError stands. [4804654886b3]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -104,7 +104,7 @@ def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
 
 @checked(ABOVE_ZERO, weight_bytes=ZERO_OR_MORE, kv_bytes=ZERO_OR_MORE, macs=ZERO_OR_MORE)
 def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s):
-    """Return the seconds one GPU computes in a decode step of `tokens` sequences.
+    """Return the seconds one GPU computes in a decode step of `tokens` sequences, a mean perhaps.
 
     Two roofs for the weights, the higher one counts: reading weight_bytes, and 2 * macs floating
     point operations per token. Then the cache of all sequences, kv_bytes, is read besides; no other
