@@ -322,6 +322,11 @@ Its neighbours on the rank work on the same clock.
 
 Rejected by: test_expected_busiest__is_the_mean_over_all_outcomes
 
+expected_busiest__one_row_at_least
+one row at least is taken to fall where a rank has no share.
+No row falls on nobody: the busiest rank has none.
+    return expected  ->  return expected if rows or all(shares) else 1.0
+
 expected_busiest__is_the_busiest_mean
 the largest of the ranks' mean loads is returned.
 The mean of the largest is more than the largest of the means: chance alone makes one rank busy.
@@ -512,6 +517,11 @@ exp(0) is 1: it would weigh as much as a position of score 0. The log of an empt
     -np.inf  ->  0.0
 
 Rejected by: test_join__weighs_parts_by_their_lse
+
+join__as_good_as_empty
+an lse far below zero is taken for that of an empty part.
+Only minus infinity is: a part weighs by how far it is from the largest.
+    most = lses.max(axis=0)  ->  most = (lses := np.maximum(lses, -1e5)).max(axis=0)
 
 join__guards_the_sum
 a small number is added to the sum, so that no division by zero happens.

@@ -24,8 +24,8 @@ from given_experts import TILE, busiest_first, changes, ring_s, run_experts, sof
 def route(logits, top_k, renormalize):
     """Return (ids, weights) of each token's top_k experts, [tokens, top_k], the best first.
 
-    Equal logits: the lower id first; the least difference in float64 is one. A weight is the
-    expert's part of the softmax over all experts (DeepSeek-V2, arXiv:2405.04434) or, with
+    Equal logits: the lower id first; logits that differ in the last bit are not equal. A weight is
+    the expert's part of the softmax over all experts (DeepSeek-V2, arXiv:2405.04434) or, with
     renormalize, over the token's chosen ones, so that they sum to 1 (Mixtral, arXiv:2401.04088),
     however large the logits. Raises ValueError, its message with top_k and its value, unless it is
     from 1 to the number of experts. Source: vLLM `fused_topk`.
@@ -71,8 +71,8 @@ def my_experts(x, ids, weights, W1, W2, placement, rank):
     """Return [tokens, hidden]: what the experts of this rank add to each token.
 
     W1 and W2 hold the rank's experts, whole, in ascending order; it may have none. ids may be those
-    of any experts: one that another rank holds counts zero, its own count with the weight that they
-    have, however small. Source: vLLM `expert_map`.
+    of any experts: another rank's adds nothing, an own one its weight times its output, however
+    small the weight. Source: vLLM `expert_map`.
     """
     # BEGIN SOLUTION (task 2)
     mine = placement[ids] == rank
@@ -95,7 +95,7 @@ def experts_ep_rank(x, ids, weights, W1, W2, placement, group):
 def touched_bytes(ids, placement, expert_bytes, num_ranks):
     """Return (sliced, dealt): bytes of experts that each rank reads for these tokens.
 
-    Two lists with one whole number per rank. An expert that is chosen is read once, however many
+    Each has one whole number per rank. An expert that is chosen is read once, however many
     tokens chose it; others are not read. sliced: every rank has 1 / num_ranks of every expert,
     which num_ranks divides. dealt: whole experts, as placed. ids may be those of no token.
     """
@@ -191,7 +191,7 @@ def expected_busiest(shares, rows):
     """Return the expected number of rows on the busiest rank, when each falls on one by chance.
 
     shares holds the ranks' probabilities, which sum to 1; each of `rows` rows, at most 100, falls
-    on its own, whatever the others do. A float, exact but for rounding.
+    on its own, whatever the others do. Exact but for rounding.
     """
     # BEGIN SOLUTION (task 4)
     expected = 0.0
@@ -318,13 +318,13 @@ def cache_bytes_per_token(kv_heads, head_bytes, num_ranks, attention_dp):
 def requests_that_fit(
     memory_bytes, attention_bytes, expert_bytes, request_bytes, num_ranks, attention_dp
 ):
-    """Return how many requests fit on all ranks together, a float, as vLLM's start-up log says it.
+    """Return how many requests fit on all ranks together, not rounded, as vLLM's start-up log says.
 
     memory_bytes is one rank's; what its weights leave is cache. attention_bytes and expert_bytes
     are the whole model's weights: attention with whatever else is not an expert, and the experts,
     which are divided over the ranks either way. Attention is divided too, and every request is
     held by all ranks, or with attention_dp it is copied, and a request is held by one. A rank
-    caches request_bytes for a request it holds. 0.0 when the weights leave nothing.
+    caches request_bytes for a request it holds. 0 when the weights leave nothing.
     """
     # BEGIN SOLUTION (task 5)
     copies = num_ranks if attention_dp else 1
@@ -397,7 +397,7 @@ def steps_of_lockstep(work, check_every):
 
     work holds the steps that each rank's requests need, 0 if it has none. While one rank has work
     all make steps, an idle one with a dummy batch. Whether all are done they ask each other only
-    before the first and after every check_every steps, one rank alone too. dummies is a list.
+    before the first and after every check_every steps, one rank alone too.
     Source: vLLM `DPEngineCoreProc`, which asks after the first step and then after every
     dp_sync_interval, 16.
     """
@@ -432,7 +432,7 @@ def lockstep_rank(batches, hidden_size, check_every, group):
 
 @checked(num_experts=COUNT, top_k=COUNT, tokens=ZERO_OR_MORE)
 def expected_experts(num_experts, top_k, tokens):
-    """Return how many experts some tokens touch on average, a float.
+    """Return how many experts some tokens touch on average, not rounded.
 
     Each token chooses top_k different experts, all equally likely, whatever the others do.
     """

@@ -25,6 +25,7 @@ from labkit.expect import (
     looking_at,
 )
 from labkit.loading import load_module
+from labkit.recorder import brief
 
 GIVEN = load_module(Path(__file__).with_name("given_experts.py"))
 GROUPS = (1, 2, 3, 4, 8)
@@ -129,7 +130,7 @@ def test_my_experts__add_nothing_for_others(lab):
     """my_experts gives what this rank's experts add; an id of another rank's counts zero"""
     for x, ids, weights, W1, W2, placement, p in layers():
         for rank, own in enumerate(dealt(W1, W2, placement, p)):
-            with looking_at("W1 and W2 hold this rank's experts alone: which of them is this id?"):
+            with looking_at("W1 and W2 hold this rank's experts alone; an id is no row of theirs"):
                 given = lab.my_experts(x, ids, weights, *own, placement, rank)
             mine = np.where(placement[ids] == rank, weights, 0.0)
             wanted = dense_layer(x, ids, mine, W1, W2)
@@ -232,10 +233,13 @@ def test_tokens_for_ranks__are_those_that_chose_an_expert_there(lab):
 @pytest.mark.waits_for(MINE, SEEN)
 def test_exchanged_rank__equals_the_dense_layer(lab):
     """By all-to-all too, each rank returns its own tokens, complete"""
-    idea = "what rank r sent to s comes back from s in the same order: add it to those tokens"
+    idea = (
+        "a token goes once to each rank that must see it, your own too, and what comes back is in "
+    )
+    idea += "the same order: add it to those tokens"
     for case in split_layers():
         results = on_ranks(lab.exchanged_rank, own_arguments(case))
-        expect_ranks(results, own_results(case), idea)
+        expect_ranks(results, own_results(case), idea, alone=False)
 
 
 @pytest.mark.points(3)
@@ -343,6 +347,7 @@ def test_expected_busiest__is_the_mean_over_all_outcomes(lab):
 
 
 @pytest.mark.points(4)
+@pytest.mark.waits_for("test_place_in_order__deals_out_blocks")
 def test_place_experts__comes_near_the_best(lab):
     """place_experts comes within 10 % of the best placement, and is never worse than in order"""
     chance = random.Random(10)
@@ -544,8 +549,15 @@ def test_join__weighs_parts_by_their_lse(lab):
             expect_close(given, whole_attention(q, k, v)[0], atol=ATOL, idea=idea)
     outs = np.array([chance.randrange(-(2**30), 2**30) for _ in range(24)], float).reshape(4, 2, 3)
     idea = "4 parts of the same lse weigh 1/4 each, with nothing added"
-    # float64 rounding of numbers near 2**30
-    expect_close(lab.join(outs, np.full((4, 2), 3.0)), outs.mean(axis=0), atol=1e-6, idea=idea)
+    for lse in (3.0, -(2.0**30), 2.0**30):
+        # float64 rounding of numbers near 2**30
+        expect_close(lab.join(outs, np.full((4, 2), lse)), outs.mean(axis=0), atol=1e-6, idea=idea)
+    lses = -(2.0**30) + np.log(np.array([1.0, 2.0]))[:, None]
+    weights = np.exp(lses - lses[0]) / np.exp(lses - lses[0]).sum()
+    idea = "lses far below zero weigh by their difference"
+    given = lab.join(outs[:2] / 2**30, np.repeat(lses, 2, axis=1))
+    wanted = (weights[:, :, None] * outs[:2]).sum(axis=0) / 2**30
+    expect_close(given, wanted, atol=ATOL, idea=idea)
 
 
 @pytest.mark.points(2)
@@ -607,7 +619,8 @@ def test_lockstep_rank__comes_to_every_step(lab):
             for own in work
         ]
         steps, dummies = walk(work, check_every)
-        with record() as ledger:
+        brings = "to all_reduce an array [1], the batches left; to all_gatherv [tokens, hidden]"
+        with record() as ledger, looking_at(brings):
             results = on_ranks(lab.lockstep_rank, [(*one, hidden, check_every) for one in held])
         for rank, given in enumerate(results):
             idea = (
@@ -640,7 +653,11 @@ def test_lockstep_rank__comes_to_every_step(lab):
                 batch = own[step] if step < len(own) else np.zeros((0, hidden))
                 if not np.array_equal(brought, batch):
                     what = "its next batch" if step < len(own) else "an empty batch"
-                    raise Unexpected(f"brought another array, expected {what}.", f", step {step}")
+                    shapes = list(np.shape(brought)), list(batch.shape)
+                    raise Unexpected(
+                        f"brought an array {shapes[0]}, expected {what}, {shapes[1]}.",
+                        f", step {step}",
+                    )
 
 
 # --- task 8 -------------------------------------------------------------------------------------
@@ -674,6 +691,7 @@ def test_expected_experts__is_the_mean_over_all_choices(lab):
 
 
 @pytest.mark.points(3)
+@pytest.mark.waits_for("test_expected_experts__is_the_mean_over_all_choices")
 def test_experts_s__is_what_the_busiest_rank_takes(lab):
     """experts_s: the busiest rank reads its slices once, or multiplies its rows by whole tiles"""
     for tokens, _, ep_size, busiest, model, machine in bills():
@@ -690,6 +708,7 @@ def test_experts_s__is_what_the_busiest_rank_takes(lab):
 
 
 @pytest.mark.points(2)
+@pytest.mark.waits_for("test_cache_bytes_per_token__divides_heads_and_copies_what_is_left")
 def test_attention_s__copies_weights_or_cache(lab):
     """attention_s: TP divides the weights and copies a latent; attention-DP the other way round"""
     for tokens, context, _, _, model, machine in bills():
@@ -855,6 +874,7 @@ def falls():
         drawn = [chance.random() ** 2 for _ in range(p)]
         yield [one / sum(drawn) for one in drawn], rows
     yield [0.0, 1.0], 5
+    yield [0.0, 1.0], 0
     yield [0.5, 0.0, 0.5], 4
 
 
@@ -1228,7 +1248,10 @@ def checked_placement(placed, loads, p, slots):
     """The busiest rank's rows; the placement must be one."""
     good = isinstance(placed, (list, tuple)) and len(placed) == p
     if not good or not all(isinstance(held, (list, tuple)) for held in placed):
-        raise Unexpected(f"returned {kind_of(placed)}, expected a list with {p} lists of ids.")
+        held = f" of {len(placed)}: {brief(placed)}" if isinstance(placed, (list, tuple)) else ""
+        raise Unexpected(
+            f"returned {kind_of(placed)}{held}; expected a list for each of {p} ranks, of ids."
+        )
     placed = [plain(list(held)) for held in placed]
     for rank, held in enumerate(placed):
         if any(type(e) is not int or not 0 <= e < len(loads) for e in held):
@@ -1236,7 +1259,9 @@ def checked_placement(placed, loads, p, slots):
                 f"holds {held}, where ids go from 0 to {len(loads) - 1}.", f", rank {rank}"
             )
         if len(held) > slots or len(set(held)) < len(held):
-            raise Unexpected(f"holds {held}: {slots} experts at most, each once.", f", rank {rank}")
+            raise Unexpected(
+                f"holds {held}; there is room for {slots}, each once.", f", rank {rank}"
+            )
     if missing := set(range(len(loads))) - set().union(*placed):
         raise Unexpected(f"leaves expert {min(missing)} without a rank.")
     return max(rows_of(placed, loads))

@@ -11,6 +11,7 @@
 """
 
 import argparse
+import functools
 import json
 import signal
 import subprocess
@@ -114,9 +115,16 @@ def read(lab, evidence, answer):
     print("  right: so it was done" if told == answer else f"  it was something else: {answer}")
 
 
-def of_recording(name):
-    """The number of a recording, which may be given by its case's name."""
-    return int(name) if name.isdigit() else NAMES.index(name)
+def recorded():
+    """The numbers of the recordings."""
+    return [n for n in range(len(NAMES)) if (RECORDINGS / name_of(n, 0)).exists()]
+
+
+def of_recording(text):
+    """A recording's number, 5 or 05. (The names of the cases would be the answers.)"""
+    if text.isdecimal() and int(text) in recorded():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"no recording {text!r}; `python clinic.py list` has them all")
 
 
 def record_all(names, repeats):
@@ -180,10 +188,8 @@ def main():
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("list", help="the recordings")
     verbs.add_parser("links", help="your links_work between two processes (Torch)")
-    recorded = [n for n in range(len(NAMES)) if (RECORDINGS / name_of(n, 0)).exists()]
-    known = list(map(str, recorded))  # names would be the answers
     for verb, words in (("show", "what is known of one"), ("read", "what your diagnosis says")):
-        verbs.add_parser(verb, help=words).add_argument("name", choices=known, metavar="NUMBER")
+        verbs.add_parser(verb, help=words).add_argument("number", type=of_recording)
     live = verbs.add_parser("replay", help="make one now (Linux, Torch)")
     live.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     again = verbs.add_parser("record", help="make the recordings again (Linux, Torch, root)")
@@ -196,17 +202,18 @@ def main():
     if chosen.verb in ("links", "replay", "record") and not torch_is_here():
         sys.exit("clinic: no Torch here; `make torch` installs it into .venv")
     if chosen.verb == "list":
-        for number in recorded:
+        for number in recorded():
             print(f"python clinic.py show {number:<4}{_in_a_line(load(number))}")
     elif chosen.verb == "show":
-        show(load(of_recording(chosen.name)))
+        show(load(chosen.number))
     elif chosen.verb == "record":
         record_all(names or NAMES, chosen.repeats)
     elif chosen.verb == "links":
         load_and_say(HERE, default="starter")
         sys.exit(links())
     else:
-        lab, number = load_and_say(HERE, default="starter"), of_recording(chosen.name)
+        lab = load_and_say(HERE, default="starter")
+        number = NAMES.index(chosen.name) if chosen.verb == "replay" else chosen.number
         answer = json.loads((RECORDINGS / "answers.json").read_text())[str(number)]
         steps(lab, load(number))
         for repeat in range(2):
@@ -214,8 +221,9 @@ def main():
             read(lab, load(number, repeat), answer)
         if chosen.verb == "replay":
             print("live, from 30 seconds to some minutes", flush=True)
-            pace = record.pace_of_a_healthy_run(chosen.name)
-            read(lab, record.record(chosen.name, pace), answer)
+            say = functools.partial(print, flush=True)
+            pace = record.pace_of_a_healthy_run(chosen.name, say)
+            read(lab, record.record(chosen.name, pace, say), answer)
 
 
 if __name__ == "__main__":

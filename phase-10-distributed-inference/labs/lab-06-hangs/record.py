@@ -61,17 +61,23 @@ CASES = {
 }
 
 
-def pace_of_a_healthy_run(name):
+def pace_of_a_healthy_run(name, say=lambda words: None):
     """Seconds from one collective of a group to its next, in a run like that of the case."""
-    return record(CASES[name].healthy)["pace_s"]
+    return record(CASES[name].healthy, say=say)["pace_s"]
 
 
-def record(name, pace=None):
-    """Evidence of one run of a case, as given_evidence.py describes it; pace: its own, or None."""
-    case = CASES[name]
+def record(name, pace=None, say=lambda words: None):
+    """Evidence of one run of a case, as given_evidence.py describes it; pace: its own, or None.
+
+    say: is told what it does, before it does it.
+    """
+    case, looks = CASES[name], []
     started = record_vllm.started if case.vllm else started_ranks
+    say(f"  {name}: starting it")
     with tempfile.TemporaryDirectory() as folder, started(case, Path(folder)) as run:
-        looks = [_look(run, wait_s) for wait_s in case.waits_s]
+        for number, wait_s in enumerate(case.waits_s, start=1):
+            say(f"  {name}: look {number} of {len(case.waits_s)}, in {wait_s:.0f} s")
+            looks.append(_look(run, wait_s))
         links = run.folder / "links.json"
         evidence = {
             "command": run.command + f" --fault {case.fault}" * bool(case.fault),
