@@ -236,7 +236,7 @@ def main(arguments=None):
         recorded = options.recorded and {model: captured(model) for model in models}
         measured = recorded or measure(models)
     except run.LiveError as error:
-        sys.exit(f"experts: {error}\nwithout vLLM: python experts.py --recorded")
+        sys.exit(f"experts: {error} (`python experts.py --recorded` needs no vLLM)")
     for model, runs in measured.items():
         lines, right = page(ways.MODELS[model](), runs, ledger, experts)
         print("\n".join(["", *lines]))

@@ -83,6 +83,12 @@ a group of which nothing was left is left out.
 It is the most telling one: -1 says that it never worked.
     agreed[group] = min(left)  ->  agreed |= {group: min(left)} if min(left) >= 0 else {}
 
+last_agreed__who_lists_nothing_is_skipped
+a rank that lists no collective of the group is not counted.
+It has left none, and so they have agreed on none.
+    left.append(max(numbers, default=-1))  ->  left += [max(numbers)] if numbers else []
+    min(left)  ->  min(left, default=-1)
+
 last_agreed__zero_for_none
 0 stands for none.
 0 is the first collective's number: it would say that this one worked.

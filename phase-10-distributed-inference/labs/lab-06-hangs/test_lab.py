@@ -47,7 +47,8 @@ def test_is_hung__silence_is_not_slowness(lab):
     chance = random.Random(16)
     for _ in range(20):
         evidence, truth = simulate.still(chance)
-        expect_equal(lab.is_hung(evidence), truth["hung"], idea="the dead make no progress")
+        idea = f"{why(evidence, truth)}; time used before the first is none, nor a new stack"
+        expect_equal(lab.is_hung(evidence), truth["hung"], idea=idea)
         one = chance.choice(evidence["ranks"])
         if one["collectives"] and truth["hung"]:
             last = one["collectives"][-1]
@@ -100,7 +101,7 @@ def test_is_hung__a_busy_core_is_work_only_outside_a_collective(lab):
                 rank["states"] = [chance.choice(("running", "sleeping")), "running"]  # by chance
                 working += [number] * (share >= 0.1 and not is_inside)
         idea = f"outside of a collective {outside:.0%} of a core is used, inside 98 %: "
-        idea += f"ranks {working} work " + made
+        idea += f"{f'ranks {working}' if working else 'no ranks'} work {made}"
         expect_equal(lab.is_hung(evidence), not working, idea=idea)
 
 
@@ -114,6 +115,11 @@ def test_last_agreed__is_what_the_last_rank_has_left(lab):
         idea = "member by member the last that it has left, whenever; then the lowest of these"
         evidence["looks_s"] = [0.0, 1.0]
         expect_equal(lab.last_agreed(evidence), truth["agreed"], idea=idea)
+        group = next(iter(evidence["groups"]))
+        silent = evidence["ranks"][evidence["groups"][group][-1]]
+        silent["collectives"] = [c for c in silent["collectives"] if c["group"] != group]
+        idea = f"one rank lists no collective of {group}, and has left none of it"
+        expect_equal(lab.last_agreed(evidence), truth["agreed"] | {group: -1}, idea=idea)
 
 
 @pytest.mark.points(11)
@@ -121,10 +127,9 @@ def test_wait_graph__names_those_who_have_not_come(lab):
     """A rank waits for those of its group that have not entered the collective it is in"""
     for evidence, truth, made in runs(SERVING, 10, 5):
         ended = [n for n, rank in enumerate(evidence["ranks"]) if rank["exit"] is not None]
-        idea = (
-            f"the dead, {ended or 'none here'}, wait for nobody; who is in a collective waits for "
-        )
-        idea += "members that never entered it, the same in all; without any it is no key "
+        idea = f"the dead, {ended or 'none here'}, wait for nobody; who is in a collective waits "
+        idea += "for members that never entered it, operation, shape and dtype alike; without any "
+        idea += "it is no key "
         expect_equal(lab.wait_graph(evidence), truth["graph"], idea=idea + made)
     chance = random.Random(26)
     for evidence, truth in stills(150, 18):
@@ -379,6 +384,7 @@ def test_slowest__before_all_have_met(lab):
 @pytest.mark.points(2)
 @pytest.mark.waits_for(
     "test_is_hung__silence_is_not_slowness",
+    "test_is_hung__a_busy_core_is_work_only_outside_a_collective",
     "test_wait_graph__names_those_who_have_not_come",
     "test_circle__is_who_comes_back_to_itself",
     "test_who_is_missing__dead_elsewhere_or_behind",
@@ -386,6 +392,7 @@ def test_slowest__before_all_have_met(lab):
     "test_first_to_end__by_the_clock",
     "test_never_met__store_address_lock_or_death",
     "test_slowest__holds_up_the_others",
+    "test_slowest__before_all_have_met",
 )
 def test_diagnose_hang__simulated_runs(lab):
     """The cause and the ranks of simulated runs, with what decided and what to type next"""
@@ -476,6 +483,7 @@ def first_that_holds(evidence, truth):
 
 
 @pytest.mark.points(2)
+@pytest.mark.waits_for("test_diagnose_hang__simulated_runs")
 @pytest.mark.parametrize("number", sorted(map(int, ANSWERS)))
 def test_diagnose_hang__recorded_runs(lab, number):
     """The cause and the ranks of every recorded run, both repeats"""
