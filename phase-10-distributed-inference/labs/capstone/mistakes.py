@@ -355,8 +355,19 @@ The typical step says whether the link is slow; an unsteady one is healthy most 
 look_at_link__tail_of_this_run
 the tail is compared with this run's own median.
 Every run has a tail. The healthy run's says how long it may be.
+    decode_transfer(healthy), strict=True)
+    ->  (decode_transfer(healthy)[0], decode_transfer(evidence)[0]), strict=True)
+
+look_at_link__tail_beside_a_median
+the tail is compared with the healthy run's median.
+Every run has a tail. The healthy run's says how long it may be.
     zip(decode_transfer(evidence), decode_transfer(healthy), strict=True)
     ->  zip(decode_transfer(evidence), decode_transfer(healthy)[:1] * 2, strict=True)
+
+look_at_link__never_below_zero
+a cost below 0 is taken for none.
+It is a difference of two means, and the healthy run may have had the worse days.
+    (now_us - usual_us)  ->  max(0, now_us - usual_us)
 
 look_at_link__cost_of_all_transfers
 the whole transfer is called the fault's cost.

@@ -542,7 +542,8 @@ def stage_times(microbatches):
     """Return (busy_us of each stage, period_us) of a pipeline, medians over its microbatches.
 
     microbatches: as in the evidence. A stage is busy from having its input to having computed; the
-    period is what passes between two results of the last stage, with one microbatch its busy time.
+    period passes between two results that the last stage computed, with one microbatch its busy
+    time.
     """
     # BEGIN SOLUTION (task 12)
     busy = [statistics.median(done - had for _, had, done, _ in stage) for stage in microbatches]

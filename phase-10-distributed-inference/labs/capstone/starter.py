@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [4804654886b3]
+# capstone starter: write where NotImplementedError stands. [3d2ba8b1cf2b]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -440,7 +440,8 @@ def stage_times(microbatches):
     """Return (busy_us of each stage, period_us) of a pipeline, medians over its microbatches.
 
     microbatches: as in the evidence. A stage is busy from having its input to having computed; the
-    period is what passes between two results of the last stage, with one microbatch its busy time.
+    period passes between two results that the last stage computed, with one microbatch its busy
+    time.
     """
     raise NotImplementedError(
         "capstone · stage_times is yours to write (about 4 lines). "
