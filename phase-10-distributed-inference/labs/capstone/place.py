@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from planner import (
     calibrate,
@@ -128,6 +129,8 @@ def main(arguments=None):
     try:
         if options.what not in verbs:
             raise ValueError(f"{options.what!r} is none of {', '.join(verbs)}")
+        if options.rules and options.what != "facts":
+            raise ValueError("--rules goes with facts: python place.py facts --rules")
         return verbs[options.what](options)
     except BrokenPipeError:
         raise  # `... | head`: run_program knows
@@ -212,8 +215,13 @@ class Answer:
 
 def plan(options):
     model, box, load = understood(options)
-    candidates, forbidden = plans.evaluate_all(model, box, load)
-    found = plans.choose(candidates, options.ttft, options.tpot)
+    try:
+        candidates, forbidden = plans.evaluate_all(model, box, load)
+        found = plans.choose(candidates, options.ttft, options.tpot)
+    except NotImplementedError:
+        for line in () if options.json else so_far(model, box, load, options):
+            print(line, flush=True)
+        raise
     asked_for = named(candidates, options.plan) if options.plan else found["choice"]
     shown = asked_for or nearest(candidates, options)
     answer = Answer(options, model, box, load, candidates, forbidden, found, shown)
@@ -254,15 +262,37 @@ def nearest(candidates, options):
     return max(candidates, key=lambda c: c.memory["kv_bytes"])
 
 
-def text(a):
-    model, box, load, shown = a.model, a.box, a.load, a.shown
-    size, choice = models.total_elements(model) / 1e9, a.found["choice"]
+def so_far(model, box, load, options):
+    """What can be said before all functions are written: shapes, then one plan's memory."""
+    yield from heading(model, box, load)
+    legal, forbidden = plans.legal_plans(model, box)
+    yield f"{len(legal)} legal plans" + f"; not legal: {', '.join(forbidden)}" * bool(forbidden)
+    candidates = [plans.untimed(model, box, one, load) for one in legal]
+    fitting = [c for c in candidates if c.memory["tokens_fit"]]
+    size = attrgetter("plan.gpus_per_replica", "plan.pp_size")
+    smallest = min(fitting, key=size, default=None)
+    shown = named(candidates, options.plan) if options.plan else smallest
+    shown = shown or nearest(candidates, options)
+    yield f"\nPlan {shown.name}" + ", the smallest that holds it" * (shown is smallest)
+    yield from report.inequality_lines(report.inequalities(model, box, load, shown))
+    yield from report.memory_lines(shown, box)
+
+
+def heading(model, box, load):
+    """Whose functions answer, and what is asked."""
+    size = models.total_elements(model) / 1e9
     yield labs.answered_by()
     yield (
         f"{model.name}: {size:.1f} B parameters, {model.quantisation.name}; "
         f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {box.nodes * box.gpus_per_node} GPUs; "
         f"{load.concurrency} clients, {load.prompt} tokens in, {load.output} out"
     )
+
+
+def text(a):
+    model, box, load, shown = a.model, a.box, a.load, a.shown
+    choice = a.found["choice"]
+    yield from heading(model, box, load)
     yield assumptions(a.options, box)
     yield from (f"note: {note}" for note in (*model.notes, *box.notes))
     yield f"\nPlan {shown.name}" + ("" if choice else ": NOT a choice, the nearest miss")

@@ -16,6 +16,7 @@ calls the reference's: the answer.
 import argparse
 import contextlib
 import json
+import statistics
 from pathlib import Path
 
 from live import run
@@ -159,10 +160,10 @@ def replay(name):
     now = make(group, tuple(dict.fromkeys([*reference, name])), 1)
     evidence = now[name][0] | {"healthy": now[reference[0] if reference else name][0]}
     print("live")
-    say(lab, evidence, answers()[number])
+    say(lab, evidence, answers()[number], live=True)
 
 
-def say(lab, evidence, answer):
+def say(lab, evidence, answer, live=False):
     """A finding, and whether it is what was done to the machine; of a run that has ended alone."""
     if inside := hung.unended(evidence):
         print("  cause  none: this run did not end")
@@ -176,10 +177,40 @@ def say(lab, evidence, answer):
     print(f"  {'by':7}{decided}")
     told = {key: found[key] for key in ("cause", "where")}
     done = {key: answer[key] for key in told}
-    if found["cause"] == "disturbed" != done["cause"]:
+    if live and found["cause"] == "disturbed" != done["cause"]:
         print("  others used the machine: run it again when it is quiet, to see what was done")
+    elif told != done:
+        print(f"  it was something else: {done}")
     else:
-        print("  right: so it was done" if told == done else f"  it was something else: {done}")
+        print("  right: so it was done" + next_stage(evidence, done))
+
+
+def next_stage(evidence, done):
+    """Of a slow stage, which one is next when it is mended: words, or none."""
+    if done["cause"] != "slow-stage":
+        return ""
+    busy = [statistics.median(row[2] - row[1] for row in rows) for rows in evidence["microbatches"]]
+    typical = statistics.median_low(busy)
+    busy[done["where"]] = 0
+    second = busy.index(max(busy))
+    if max(busy) < 1.1 * typical:
+        return ""
+    times = f"{_ms([max(busy)])} ms beside {_ms([typical])}"
+    return f". Mend stage {done['where']}, and stage {second} is next: {times}"
+
+
+def of_recording(text):
+    """A recording's number, from 2, 02 or its case's name."""
+    if text in CASES:
+        return CASES[text][0]
+    if text.isdecimal() and int(text) in answers():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"no recording {text!r}; `python -m incidents list` has them")
+
+
+def of_any(text):
+    """As of_recording; hang-5, a run of lab 06, as it is."""
+    return text if text in hung.names() else of_recording(text)
 
 
 def main():
@@ -191,13 +222,11 @@ def main():
     of_record.add_argument(
         "--first", action="store_true", help="before everybody else's processes (root, cgroup v1)"
     )
-    known = [*map(str, sorted(answers())), *CASES]
-    for verb, words in (
-        ("show", "what is known of one"),
-        ("read", "what your diagnose says of it"),
+    for verb, number, words in (
+        ("show", of_recording, "what is known of one"),
+        ("read", of_any, "what your diagnose says of it"),
     ):
-        names = known + hung.names() * (verb == "read")
-        verbs.add_parser(verb, help=words).add_argument("name", choices=names, metavar="NUMBER")
+        verbs.add_parser(verb, help=words).add_argument("number", type=number)
     of_replay = verbs.add_parser("replay", help="one of them live, beside its recording")
     of_replay.add_argument("name", metavar="NAME", choices=CASES, help=", ".join(CASES))
     verbs.add_parser("list", help="the recordings")
@@ -209,16 +238,14 @@ def main():
                 parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
             with faults.first_on_the_machine() if chosen.first else contextlib.nullcontext():
                 record(chosen.groups or list(GROUPS), chosen.repeats, chosen.first)
-        elif chosen.verb == "read" and chosen.name.startswith("hang-"):
-            lab, number = load_and_say(LAB, default="starter"), int(chosen.name.split("-")[1])
+        elif chosen.verb == "show":
+            look.show(chosen.number, _beside_a_healthy_day(chosen.number))
+        elif chosen.verb == "read" and isinstance(chosen.number, str):
+            lab, number = load_and_say(LAB, default="starter"), int(chosen.number.split("-")[1])
             print(f"recorded, lab 06, {number}")
             say(lab, hung.load(number), None)
-        elif chosen.verb in ("show", "read"):
-            number = CASES[chosen.name][0] if chosen.name in CASES else int(chosen.name)
-            if chosen.verb == "show":
-                look.show(number, _beside_a_healthy_day(number))
-            else:
-                read(load_and_say(LAB, default="starter"), number)
+        elif chosen.verb == "read":
+            read(load_and_say(LAB, default="starter"), chosen.number)
         elif chosen.verb == "replay":
             replay(chosen.name)
         else:  # the names of the cases would be the answers

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -35,8 +36,16 @@ def first_on_the_machine():
         yield
     finally:
         (CGROUPS / "cpu" / "cgroup.procs").write_text(str(os.getpid()))
-        with contextlib.suppress(OSError):  # a helper of vLLM's may still be ending
-            group.rmdir()
+        _remove(group)
+
+
+def _remove(group):
+    """Remove a cgroup; its last process may still be ending, for a second at most."""
+    for _ in range(20):
+        with contextlib.suppress(OSError):
+            return group.rmdir()
+        time.sleep(0.05)
+    print(f"incidents: {group} is still in use; rmdir it later", file=sys.stderr)
 
 
 def _cgroup(pid, controller):
@@ -74,7 +83,7 @@ def quota(rank, share):
         finally:
             with contextlib.suppress(OSError):  # it has ended
                 (parent / "cgroup.procs").write_text(str(pids[rank]))
-            group.rmdir()
+            _remove(group)
 
     return fault
 

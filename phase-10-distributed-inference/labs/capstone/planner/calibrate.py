@@ -1,5 +1,6 @@
 """What a user measured: a link, a price, one row of throughput; and vLLM's own defaults."""
 
+import math
 from dataclasses import replace
 
 from planner import hardware, overrides, plans, timing
@@ -18,7 +19,7 @@ def vllm_defaults(box):
 
 
 def by_row(model, box, load, row):
-    """The box at which a measured row comes out as measured.
+    """The box moved by a measured row (hardware.calibrated), with a note that says how far.
 
     row: {"plan": {"tp", "pp", "replicas"}, "tokens_per_s" or "tpot_s": number, and what differs
     from the options: "prompt", "output", "concurrency"}. ValueError: the row cannot be used.
@@ -42,4 +43,19 @@ def by_row(model, box, load, row):
             raise ValueError(f"the calibrating row cannot be: {plan.name} does not fit this GPU")
         return found["tpot_s"] if key == "tpot_s" else 1 / found["tokens_per_s"]
 
-    return hardware.calibrated(box, time_of, value if key == "tpot_s" else 1 / value)
+    measured_s = value if key == "tpot_s" else 1 / value
+    found = hardware.calibrated(box, time_of, measured_s)
+    note = _note(plan.name, key, measured_s, time_of(box), time_of(found))
+    if found.scale != box.scale:
+        note += ". No such box is so far off: is it the same model, load and GPU?"
+    return replace(found, notes=(*box.notes, note))
+
+
+def _note(name, key, measured_s, before_s, after_s):
+    """What a row said, and what was made of it."""
+    times = [measured_s, before_s, after_s]
+    shown = [f"{s * 1e3:,.2f} ms" if key == "tpot_s" else f"{1 / s:,.0f} tokens/s" for s in times]
+    moved = f"moved by what is beyond the ordinary, to {shown[2]}"
+    if math.isclose(before_s, after_s, rel_tol=1e-3):
+        moved = "so much is ordinary, and only the intervals are narrower"
+    return f"the row of --calibrate says {shown[0]} of {name}, the plan said {shown[1]}: {moved}"

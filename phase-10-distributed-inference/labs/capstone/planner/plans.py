@@ -86,19 +86,27 @@ def _shared_contexts(model, legal):
     return [replace(plan, dcp_size=plan.tp_size // heads) for plan in copied]
 
 
+def untimed(model, box, plan, load):
+    """The Candidate of a plan, by its memory alone."""
+    found = memory.verdicts(model, plan, box.at(hardware.TYPICAL), load)
+    return Candidate(plan, found, None, 0, None, None)
+
+
 def evaluate(model, box, plan, load):
     """The Candidate of a plan."""
     fixed = [box.at(mood) for mood in MOODS]
-    found = memory.verdicts(model, plan, fixed[1], load)
+    candidate = untimed(model, box, plan, load)
     served = [timing.served(model, plan, one, load) for one in fixed]
     typical = served[1]
     if typical is None:
-        return Candidate(plan, found, None, 0, None, None)
+        return candidate
     served = [one or typical for one in served]  # where the worst constants leave no room at all
     times = {name: [one[name] for one in served] for name in TIMES}
     if any(one is None for one in (served[0], served[2])):
         times["tokens_per_s"][2] = 0.0
-    return Candidate(plan, found, times, typical["slots"], typical["terms"], typical["prefill_s"])
+    return Candidate(
+        plan, candidate.memory, times, typical["slots"], typical["terms"], typical["prefill_s"]
+    )
 
 
 def evaluate_all(model, box, load):

@@ -101,8 +101,9 @@ def _time_rows(model, box, load, candidate):
             for tp_size in (fewer, plan.tp_size)
         )
         paid, saved = (1e3 * (more - less) for more, less in zip(after, before, strict=True))
-        sign = "<" if paid < saved else ">="
-        yield _row(f"tp {fewer} to {plan.tp_size}: messages for reading", paid, sign, saved, "ms")
+        sign, word = ("<", "pays") if paid < saved else (">=", "does not pay")
+        name = f"tp {fewer} to {plan.tp_size}: messages for reading"
+        yield _row(name, paid, sign, saved, f"ms added, ms saved: it {word}")
 
 
 # --- text ---------------------------------------------------------------------------------------
