@@ -39,6 +39,11 @@ Every head reads the whole latent, so every rank keeps all of it; only data para
 or decode context parallelism spreads it.
     tokens * layer["width"]  ->  tokens * layer["width"] / tp_size
 
+sequence_kv_bytes__a_node_at_most
+a state is divided over eight ranks at most.
+tp_size says over how many; nodes do not matter to what a rank holds.
+    layer["elements"] / tp_size  ->  layer["elements"] / min(tp_size, 8)
+
 sequence_kv_bytes__window_forgotten
 sliding-window layers keep every token.
 A layer that looks back 128 tokens frees what lies further back.
@@ -301,6 +306,12 @@ the cost is reckoned at the pace of the fastest rank.
 Mended, the slow rank is as slow as the others: the slowest of them then sets the step.
     longest = max(  ->  longest = min(
 
+look_at_ranks__the_second_longest
+the second longest mean is taken for the longest of another rank.
+The slow rank's own mean may be the second: who was stopped once for long has a longer one.
+    longest = max(us for other, us in enumerate(means) if other != rank)
+    ->  longest = sorted(means)[-2]
+
 look_at_ranks__of_the_computing
 the cost is a part of the slow rank's computing.
 What users feel is the step: waiting and transfer are in it.
@@ -340,6 +351,11 @@ the worst step is taken for the 99th percentile.
 One bad step in a thousand is nobody's fault, and every run has one.
     decode[int(0.99 * (len(decode) - 1))]  ->  decode[-1]
 
+decode_transfer__one_below
+the index is taken of the count, and one is taken off.
+int(0.99 * (count - 1)) is another one at 101 steps.
+    int(0.99 * (len(decode) - 1))  ->  max(0, int(0.99 * len(decode)) - 1)
+
 decode_transfer__few_tokens
 a step with few tokens is taken for a decode step.
 A prompt of two tokens is a prefill too: its step has more tokens than requests.
@@ -363,6 +379,11 @@ the tail is compared with the healthy run's median.
 Every run has a tail. The healthy run's says how long it may be.
     zip(decode_transfer(evidence), decode_transfer(healthy), strict=True)
     ->  zip(decode_transfer(evidence), decode_transfer(healthy)[:1] * 2, strict=True)
+
+look_at_link__over_the_first_ranks_step
+the cost is a part of the first rank's steps.
+Every look has its cost over the same mean_step_us, or two costs could not be compared.
+    mean_step_us(evidence), **  ->  mean_step_us({"ranks": evidence["ranks"][:1]}), **
 
 look_at_link__never_below_zero
 a cost below 0 is taken for none.
@@ -452,6 +473,11 @@ look_at_start_up__processes
 the processes are counted.
 A log may lack some; each says the size of its own world.
     / process["world_size"]  ->  / max(1, len(evidence["start_up"]) // process["world_size"])
+
+look_at_start_up__copies_of_engines
+the cost of engines of their own is that of copied heads, where these are more.
+The first cause is the answer, and so is its cost.
+    cost=1 - 1 / engines  ->  cost=1 - 1 / max(engines, copies)
 
 look_at_start_up__whole_engines
 engines are counted in whole ones.

@@ -298,6 +298,16 @@ never_met__everywhere_counts_as_astray
 It is no address but all of the host's, the one in the network among them.
     for host in listening if host != "0.0.0.0"]  ->  for host in listening]
 
+never_met__the_far_end
+the far end of a socket is looked at.
+A socket that listens has none yet: where it listens is its local end.
+    s["local"]  ->  s["remote"]
+
+never_met__private_is_inside
+every private address is taken to be inside.
+The network is the one over which the ranks shall meet; a host has private addresses besides.
+    ip_address(host) not in network  ->  not ip_address(host).is_private
+
 never_met__only_who_has_not_met
 only ranks that have not met the others themselves are asked.
 One that has met may still be the one that misled the rest.
@@ -432,6 +442,11 @@ It waits there, asking again and again.
     rank["exit"] is not None or now_in(rank) is not None  ->  rank["exit"] is not None
 
 Rejected by: test_diagnose_hang__the_first_that_holds
+
+diagnose_hang__the_rank_in_most_links
+where no rank is in all broken links, those in most of them are named.
+Then no one card explains them: all ends are named.
+    sorted(set.intersection(*ends) or set.union(*ends))  ->  _in_most(ends)
 
 diagnose_hang__every_signal_is_a_kill
 every negative exit is a kill.
@@ -588,6 +603,11 @@ A message meant for another rank would look right.
     group.send(pattern(group.rank, to, size), to)  ->  group.send(pattern(group.rank, 0, size), to)
     != pattern(source, group.rank, size)  ->  != pattern(source, 0, size)
 """
+
+
+def _in_most(ends):
+    often = {rank: sum(rank in pair for pair in ends) for rank in set().union(*ends)}
+    return sorted(rank for rank, count in often.items() if count == max(often.values()))
 
 
 def wait_graph__who_has_not_met_waits_for_all(evidence):
