@@ -869,7 +869,7 @@ def choices(chance):
 def falls():
     """(shares, rows): no row, one rank, ranks without a share, equal ones and skewed ones."""
     chance = random.Random(9)
-    for p, rows in ((1, 4), (2, 0), (2, 1), (2, 6), (3, 5), (4, 4), (2, 40), (2, 90)):
+    for p, rows in ((1, 4), (2, 0), (2, 1), (2, 6), (3, 5), (4, 4), (2, 40), (2, 100)):
         yield [1 / p] * p, rows
         drawn = [chance.random() ** 2 for _ in range(p)]
         yield [one / sum(drawn) for one in drawn], rows

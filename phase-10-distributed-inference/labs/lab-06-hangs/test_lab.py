@@ -515,7 +515,7 @@ class Links:
 
         def work(rank):
             try:
-                found[rank] = function(Member(self, rank), sizes)
+                found[rank] = function(Member(self, rank), [*sizes])
             except Exception as error:  # told by the rank's own result
                 found[rank] = error
 
@@ -545,6 +545,8 @@ class Member:
         return Described(f"rank {self.rank} of {self.size}")  # for the words about a call
 
     def send(self, values, to):
+        if to == self.rank:
+            raise ValueError(f"rank {to} sends to itself, and no link carries it")
         carried = self.links.alter(self.rank, to, list(values))
         with self.links.changed:
             self.links.queues.setdefault((self.rank, to), []).append(carried)
@@ -612,7 +614,8 @@ def test_links_work__finds_each_broken_link(lab):
                 return harm(values, chance) if hit else values
 
             expected = sorted({(source, to, at) for source, to in broken})
-            idea = f"{harm.__name__} from rank to rank {broken} at {at} of {sizes} values"
+            idea = f"(from, to, size), sorted: {harm.__name__} from rank to rank "
+            idea += f"{sorted(set(broken))} at {at} of {sizes} values"
             for found in Links(num_ranks, alter).run(lab.links_work, sizes):
                 expect_equal(found, expected, idea=idea)
 
