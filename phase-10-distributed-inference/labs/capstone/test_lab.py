@@ -425,28 +425,7 @@ def candidate(name, gpus, ttft, tpot, rate, spread=1.3):
 @pytest.mark.points(4)
 def test_choose__most_tokens_per_gpu_within_the_limits(lab):
     """Of the plans within both limits, the most tokens/s per GPU."""
-    eight, one = candidate("eight", 8, 0.1, 0.035, 800), candidate("one", 1, 0.1, 0.035, 100)
-    even = [candidate(name, 1, 0.1, 0.02, 200, spread=1.0) for name in "ba"]
-    near = [candidate("b", 1, 0.1, 0.02, 200.6), candidate("a", 2, 0.1, 0.02, 401.208)]
-    none = {"choice": None, "runner_up": None, "close": False}
-    for plans, limits, expected, idea in [
-        ([one], (None, 0.03), none, "the typical time keeps a limit; no plan does, so None"),
-        ([one], (0, None), none, "None is no limit, 0 is one that nobody keeps"),
-        ([one], (None, 0), none, "None is no limit, 0 is one that nobody keeps"),
-        ([eight, one], (None, None), ["one", "eight"], "a tie goes to fewer GPUs"),
-        (even, (None, None), ["b", "a"], "a tie goes to the earlier"),
-        (near, (None, None), ["a", "b"], "200.604 tokens/s per GPU are more than 200.6: no tie"),
-    ]:
-        if expected is not none:
-            expected = {"choice": expected[0], "runner_up": expected[1], "close": True}
-        expect_choice(lab.choose(plans, *limits), expected, idea)
-    for spread in (1.05405, 1.0542):  # of 1000 and 900 they touch at the root of 10 / 9
-        plans = [
-            candidate("c", 1, 0.1, 0.02, 1000, spread),
-            candidate("d", 1, 0.1, 0.02, 900, spread),
-        ]
-        expected = {"choice": "c", "runner_up": "d", "close": spread > 1.0541}
-        expect_choice(lab.choose(plans, None, None), expected)
+    expect_choice_at_the_limits(lab)
     draw = random.Random(4)
     for round_ in range(80):
         plans = drawn_plans(draw, alike=round_ >= 60)
@@ -474,6 +453,32 @@ def test_choose__most_tokens_per_gpu_within_the_limits(lab):
             "close": close_call,
         }
         expect_choice(lab.choose(plans, ttft, tpot), expected)
+
+
+def expect_choice_at_the_limits(lab):
+    """Limits that nobody keeps, ties, near ties, and intervals that just touch."""
+    eight, one = candidate("eight", 8, 0.1, 0.035, 800), candidate("one", 1, 0.1, 0.035, 100)
+    even = [candidate(name, 1, 0.1, 0.02, 200, spread=1.0) for name in "ba"]
+    near = [candidate("b", 1, 0.1, 0.02, 200.6), candidate("a", 2, 0.1, 0.02, 401.208)]
+    none = {"choice": None, "runner_up": None, "close": False}
+    for plans, limits, expected, idea in [
+        ([one], (None, 0.03), none, "the typical time keeps a limit; no plan does, so None"),
+        ([one], (0, None), none, "None is no limit, 0 is one that nobody keeps"),
+        ([one], (None, 0), none, "None is no limit, 0 is one that nobody keeps"),
+        ([eight, one], (None, None), ["one", "eight"], "a tie goes to fewer GPUs"),
+        (even, (None, None), ["b", "a"], "a tie goes to the earlier"),
+        (near, (None, None), ["a", "b"], "200.604 tokens/s per GPU are more than 200.6: no tie"),
+    ]:
+        if expected is not none:
+            expected = {"choice": expected[0], "runner_up": expected[1], "close": True}
+        expect_choice(lab.choose(plans, *limits), expected, idea)
+    for spread in (1.05405, 1.0542):  # of 1000 and 900 they touch at the root of 10 / 9
+        plans = [
+            candidate("c", 1, 0.1, 0.02, 1000, spread),
+            candidate("d", 1, 0.1, 0.02, 900, spread),
+        ]
+        expected = {"choice": "c", "runner_up": "d", "close": spread > 1.0541}
+        expect_choice(lab.choose(plans, None, None), expected)
 
 
 def drawn_plans(draw, alike):
@@ -1297,6 +1302,17 @@ def test_look_at_link__a_link_is_slow_or_unsteady(lab):
         bad_steps=0.001,
     )  # fmt: skip
     expect_finding(look, *run, idea="one bad step of 105 is beyond the 99th percentile")
+    expect_link_at_the_limits(look)
+    evidence, _ = runs.tensor_parallel(4, latency_factor=9, rate_factor=9, bad_steps=0.1)
+    same = {key: evidence[key] for key in evidence if key != "healthy"}
+    idea = "the tail against the healthy run's tail: here it is as long"
+    expect_finding(look, evidence | {"healthy": same}, HEALTHY, idea=idea)
+    evidence, _ = runs.tensor_parallel(8, num_ranks=3, slow=1, strength=3.0)
+    expect_finding(look, evidence, HEALTHY, idea="who waits for a slow rank transfers as ever")
+
+
+def expect_link_at_the_limits(look):
+    """Medians and tails on either side of their thresholds, costs below 0, one payload size."""
     usual = in_step([1000, 1020])
     for transfer_us in (60, 79, 80, 81, 90):
         evidence = in_step([1000, 1020], transfer_us) | {"healthy": usual}
@@ -1321,12 +1337,6 @@ def test_look_at_link__a_link_is_slow_or_unsteady(lab):
     ):
         call[1] = 2048
     expect_finding(look, evidence, idea="healthy: no line is asked for, and one size gives none")
-    evidence, _ = runs.tensor_parallel(4, latency_factor=9, rate_factor=9, bad_steps=0.1)
-    same = {key: evidence[key] for key in evidence if key != "healthy"}
-    idea = "the tail against the healthy run's tail: here it is as long"
-    expect_finding(look, evidence | {"healthy": same}, HEALTHY, idea=idea)
-    evidence, _ = runs.tensor_parallel(8, num_ranks=3, slow=1, strength=3.0)
-    expect_finding(look, evidence, HEALTHY, idea="who waits for a slow rank transfers as ever")
 
 
 # --- pipelines ------------------------------------------------------------------------------------

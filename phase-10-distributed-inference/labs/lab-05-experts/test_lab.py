@@ -643,18 +643,23 @@ def test_lockstep_rank__comes_to_every_step(lab):
                     f"the ranks brought {brought}, expected the batches that each has left, {left}",
                     f", all_reduce number {number + 1}",
                 )
-        made = [call for call in ledger.calls if call.operation == "all_gatherv"]
-        for step, call in enumerate(made):
-            for rank, brought in enumerate(call.inputs):
-                own = held[rank][0]
-                batch = own[step] if step < len(own) else np.zeros((0, hidden))
-                if not np.array_equal(brought, batch):
-                    what = "its next batch" if step < len(own) else "an empty batch"
-                    shapes = list(np.shape(brought)), list(batch.shape)
-                    raise Unexpected(
-                        f"brought an array {shapes[0]}, expected {what}, {shapes[1]}.",
-                        f", step {step}",
-                    )
+        expect_batches(ledger, held, hidden)
+
+
+def expect_batches(ledger, held, hidden):
+    """In each step every rank brought its next batch, or without any an empty one."""
+    made = [call for call in ledger.calls if call.operation == "all_gatherv"]
+    for step, call in enumerate(made):
+        for rank, brought in enumerate(call.inputs):
+            own = held[rank][0]
+            batch = own[step] if step < len(own) else np.zeros((0, hidden))
+            if not np.array_equal(brought, batch):
+                what = "its next batch" if step < len(own) else "an empty batch"
+                shapes = list(np.shape(brought)), list(batch.shape)
+                raise Unexpected(
+                    f"brought an array {shapes[0]}, expected {what}, {shapes[1]}.",
+                    f", step {step}",
+                )
 
 
 # --- task 8 -------------------------------------------------------------------------------------
