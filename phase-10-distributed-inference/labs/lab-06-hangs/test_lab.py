@@ -238,7 +238,7 @@ def test_first_to_end__by_the_clock(lab):
             exits = {n: chance.choice((0, 0, 1, -6, -9)) for n in ended_s}
             ranks = [{"exit": exits.get(n), "ended_s": ended_s.get(n)} for n in range(size)]
             expected = sorted(ended_s, key=ended_s.get)[:1]
-            expect_equal(lab.first_to_end(ranks), expected, idea="the smallest ended_s")
+            expect_equal(lab.first_to_end(ranks), expected, idea="[the smallest ended_s], or []")
 
 
 @pytest.mark.points(8)
