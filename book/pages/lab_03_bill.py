@@ -43,15 +43,6 @@ pairs = [
     )
 ]
 rows, verdicts, wins = zip(*pairs, strict=True)
-kv_token = lab02.kv_bytes_per_token(small, 1)
-paid_across = messages * lab03.all_reduce_range_s("10 GbE", 2, decode)[0]
-saved_long = (W + 131072 * kv_token) / h100 / 2
-even = (2 * h100 * paid_across - W) / kv_token
-gap = {
-    n: step(tp=2, nodes=2, per_node=1, prompt=n)["typical"] - step(prompt=n)["typical"]
-    for n in (1000, 101000)
-}
-even_typical = 1250 + 100000 * gap[1000] / (gap[1000] - gap[101000])
 
 at_crossing = lab03.crossover_bytes(8, c_s, a_s, busbw) / (hidden * 2)
 sides = {name: figures.tables.over_ethernet(name) for name in ("llama-3.1-8b", "qwen2.5-72b")}

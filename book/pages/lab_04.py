@@ -15,9 +15,6 @@ slow_bubble = 1 - lab04.Fraction(8 * (1 + 1 + 2 + 1), 4 * lab04.makespan_s([1, 1
 one, lone, four, batch4 = step(), step(pp=4), step(pp=4, clients=4), step(clients=4)
 by_flight = [lab04.decode_steps_per_s(4, n, 4, 1) for n in range(1, 41)]  # a hop lasts a stage
 full_at = by_flight.index(max(by_flight)) + 1
-hand_on_s = (
-    2 * 1000 * small["hidden_size"] * 2 / (sum(lab03.LINKS["10 GbE"]["busbw_bytes_per_s"]) / 2)
-)
 split_rows = []
 for pp in (1, 2, 4, 8, 16):
     bill = lab04.plan_bill(16 // pp, pp, 8, 80, 8192, 1, 64)

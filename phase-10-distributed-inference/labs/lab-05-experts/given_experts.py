@@ -122,7 +122,7 @@ MODELS = {
     },
 }
 
-# Achieved, not printed: 0.8 of the bandwidth and 0.6 of the arithmetic, as in lab 03.
+# Achieved, not printed: 0.8 of the bandwidth and 0.6 of the arithmetic; lab 03 grants more.
 _H200 = {"memory_bytes_per_s": 3.84e12, "flops_per_s": 1.19e15}
 _H100 = {"memory_bytes_per_s": 2.68e12, "flops_per_s": 5.9e14}  # 4-bit weights, 16-bit arithmetic
 _NVLINK = {"c_s": 5e-6, "a_s": 0.75e-6}

@@ -304,7 +304,7 @@ def context_rank(q, k, v, group):
     empty one all of them: then the output is zero. Two collectives: an all-gather of every rank's
     lse [1, heads], and an all-reduce of its addend [heads, head_dim], divided by the sum of the
     ranks' shares before it or after it. Source: vLLM `cp_lse_ag_out_ar`,
-    --decode-context-parallel-size.
+    --prefill-context-parallel-size.
     """
     raise NotImplementedError(
         "lab-05 · context_rank is yours to write (about 5 lines). "

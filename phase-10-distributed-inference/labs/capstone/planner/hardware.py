@@ -54,7 +54,8 @@ ENGINES = {
     "vllm-eager": _GRAPHS
     | {"launch_us": [100, 200, 350], "reserved_output": 0.5, "of_free": False},
     "sglang": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
-    # TensorRT plans one buffer that tensors share; its runtime captures no graphs unless asked to
+    # TensorRT plans one buffer that tensors share; its runtime captures no graphs unless asked to,
+    # which the PyTorch back end of TensorRT-LLM 1.x does by default
     # (NVIDIA/TensorRT-LLM docs/source/reference/memory.md, useful-runtime-flags.md)
     "trtllm": _GRAPHS
     | {"activations": [0.4, 0.6, 1.2], "graphs_gb": [0.02, 0.1, 0.5]}
