@@ -261,8 +261,6 @@ def latent_of(ranks):
 
 
 late_s = by_name["TP8 x PP2"].times["ttft_s"][1] - TTFT_S
-at_90 = dataclasses.replace(load, utilization=0.9)
-earlier = plans.evaluate(big, box, memory.Plan(1, 2), at_90).memory
 networks = (name for name, link in hardware.known_links().items() if link["kind"] == "network")
 offered = {
     "models": ";".join(models.shipped_names()),
