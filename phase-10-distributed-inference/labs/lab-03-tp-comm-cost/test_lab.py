@@ -161,7 +161,7 @@ def test_step_s__has_two_roofs(lab):
             )
             close(result, max(reading, arithmetic), idea, units=False)
     weights, memory, flops = machine()
-    for more in ({}, {"tokens": 10**9}, {"flops_per_s": memory}):
+    for more in ({}, {"tokens": 7 * 10**8}, {"flops_per_s": memory}):
         result = lab.step_s(weights, 2, memory, **more)
         close(result, weights / 2 / memory, "without flops_per_s, reading is the only roof")
     # Printed rates of an H100: 295 tokens still wait for memory, 296 multiply.
@@ -572,6 +572,7 @@ UNFIT_POINTS = (
     [(2, 1024, 7e-6), (2, 4096, 8e-6), (2, GiB, 3e-3)],  # one rank count
     [(2, 1024, 7e-6), (4, 1024, 8e-6), (8, 1024, 9e-6)],  # one payload
     [(1, 1024, 7e-6), (8, 1024, 16e-6), (8, GiB, 3e-3)],  # of one rank
+    [(2, 1024, 7e-6), (1, 4096, 5e-6), (8, 1024, 16e-6), (8, GiB, 3e-3)],  # one of one rank
     [(2, 1024, 0.0), (8, 1024, 16e-6), (8, GiB, 3e-3)],  # no time
     [(2, 1024, 7e-6), (8, 1024, 16e-6), (8, GiB, 1e-9)],  # the largest is the fastest
 )

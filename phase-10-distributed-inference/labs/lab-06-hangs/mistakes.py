@@ -30,6 +30,11 @@ a tenth of a core is not yet work, only more of it.
 WORKING is the least that is work.
     after_s - before_s >=  ->  after_s - before_s >
 
+is_hung__always_ten_seconds
+ten seconds are taken for the time between the looks.
+That time stands in evidence["looks_s"].
+    WORKING * (second_s - first_s)  ->  WORKING * 10
+
 is_hung__a_busy_core_is_work_everywhere
 a rank that uses its core is taken as working, wherever it is.
 Inside a collective many libraries ask again and again whether the others have come: 100 % of a
@@ -500,6 +505,11 @@ diagnose_hang__every_death_is_a_kill
 every rank that ended was killed.
 -9 is the kernel's or an operator's; 1 is the program's own error.
     "killed" if ranks[ended[0]]["exit"] == -9 else "raised", ended  ->  "killed", ended
+
+diagnose_hang__a_shell_s_number_is_a_kill
+137, which a shell prints of a killed process, is taken for -9.
+The evidence has Python's number: 137 is an exit that the program chose.
+    ["exit"] == -9  ->  ["exit"] in (-9, 137)
 
 diagnose_hang__death_before_disagreement
 a rank that ended is blamed before the collectives are compared.

@@ -102,7 +102,7 @@ class Run:
             return action
         self.doing[self.culprit] = ends[self.cause]
         if ends[self.cause] == "dead":
-            self.exits[self.culprit] = self.chance.choice((0, 1, -6, -11))
+            self.exits[self.culprit] = self.chance.choice((0, 1, -6, -11, 137))
             if self.cause == "killed":
                 self.exits[self.culprit] = -9
             self.ended_s[self.culprit] = self.now_s[self.culprit]
@@ -497,7 +497,7 @@ def _still_rank(chance, collectives, doing, rank):
         log += [chance.choice(("", ENGINE)) + TOLD, "KeyError: 7"]
     return {
         "met": True,
-        "exit": chance.choice((0, 1, -6, -9)) if dead else None,
+        "exit": chance.choice((0, 1, -6, -9, 137)) if dead else None,
         "ended_s": ended_s,
         "states": ["gone" if one else "sleeping" for one in gone],
         "cpu_s": [None if one else used_s + 0.02 * look for look, one in enumerate(gone)],

@@ -89,7 +89,8 @@ def test_is_hung__a_busy_core_is_work_only_outside_a_collective(lab):
     chance = random.Random(2)
     causes = ["idle", "circular", "operation", "killed", "unheard"]
     for evidence, truth, made in runs(causes, 12, 3):
-        between_s = evidence["looks_s"][1] - evidence["looks_s"][0]
+        between_s = chance.choice((10.0, 20.0, 40.0))
+        evidence["looks_s"][1] = evidence["looks_s"][0] + between_s
         outside = chance.choice((0.02, 0.06, 0.09, 0.1, 0.11, 0.98))
         working = []
         for number, rank in enumerate(evidence["ranks"]):
@@ -292,7 +293,10 @@ def drawn_start(chance):
         stacks = [["serve.py:main"], ["file_baton.py:wait"] if locked else ["serve.py:main"]]
         one = {"exit": None}
         if dead:
-            one = {"exit": chance.choice((0, 1, -9)), "ended_s": round(chance.uniform(0, 9), 3)}
+            one = {
+                "exit": chance.choice((0, 1, -9, 137)),
+                "ended_s": round(chance.uniform(0, 9), 3),
+            }
         ended_s |= {one["ended_s"]: number} if dead else {}
         waiting += [number] * (locked and not dead)
         one |= {"sockets": [socket | {"remote": "0.0.0.0:0"} for socket in sockets]}
