@@ -117,15 +117,15 @@ def _in_call(key, value, most=LONGEST_CALL):
 
 
 def is_array(value) -> bool:
-    """Whether it is a numpy array. Where nobody has imported numpy, nothing is."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    """Whether it is a numpy array. Where numpy is not imported, or not yet whole, nothing is."""
+    kind = getattr(sys.modules.get("numpy"), "ndarray", None)
+    return kind is not None and isinstance(value, kind)
 
 
 def plain_number(value):
     """A numpy scalar, or an array of no dimension, as Python's number; all else as it is."""
     numpy = sys.modules.get("numpy")
-    if numpy is None or isinstance(value, float) and type(value) is float:
+    if not hasattr(numpy, "generic") or isinstance(value, float) and type(value) is float:
         return value
     single = type(value) is numpy.ndarray and value.ndim == 0 and value.dtype != object
     return value.item() if single or isinstance(value, numpy.generic) else value

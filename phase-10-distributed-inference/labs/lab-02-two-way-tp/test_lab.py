@@ -542,6 +542,16 @@ def test_treatment__refuses_what_is_no_split(lab):
             check_treatment(lab, full, [part, part], "rows")
             continue
         expect_error(ValueError, lab.treatment, full, [part, part], idea=idea)
+    # as many elements as the whole, or more, and yet no split of one dimension
+    for count, part in (
+        (4, [rows // 2, columns // 2]),
+        (2, [rows // 4 * 3, columns // 4 * 3]),
+        (2, [rows // 2, columns * 2]),
+    ):
+        idea = "both dimensions changed, however many elements the parts have together"
+        expect_error(ValueError, lab.treatment, [rows, columns], [part] * count, idea=idea)
+    uneven = [[rows // 2 * 3, columns], [rows // 2, columns]]
+    check_treatment(lab, [rows, columns], uneven, "rows, part copied")
 
 
 @pytest.mark.points(4)

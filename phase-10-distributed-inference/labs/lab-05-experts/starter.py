@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [437374943914]
+# lab-05 starter: write where NotImplementedError stands. [9a110c3e0b76]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache

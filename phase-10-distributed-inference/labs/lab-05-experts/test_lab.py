@@ -551,10 +551,11 @@ def test_join__weighs_parts_by_their_lse(lab):
     idea = "4 parts of the same lse weigh 1/4 each, with nothing added"
     # float64 rounding of numbers near 2**30
     expect_close(lab.join(outs, np.full((4, 2), 3.0)), outs.mean(axis=0), atol=1e-6, idea=idea)
-    idea = "parts whose lse is far below zero weigh 1 to 2 where it differs by log(2)"
-    lses = -3e5 + np.log(np.array([[1.0, 1.0], [2.0, 2.0]]))
-    given, wanted = lab.join(outs[:2] / 2**30, lses), (outs[0] + 2 * outs[1]) / 3 / 2**30
-    expect_close(given, wanted, atol=1e-9, idea=idea)  # rounding of lses near 3e5
+    for least in (-3e5, 0.0):
+        idea = f"parts whose lse is {least:g} and log(2) more weigh 1 to 2"
+        lses = least + np.log(np.array([[1.0, 1.0], [2.0, 2.0]]))
+        given, wanted = lab.join(outs[:2] / 2**30, lses), (outs[0] + 2 * outs[1]) / 3 / 2**30
+        expect_close(given, wanted, atol=1e-9, idea=idea)  # rounding of lses near 3e5
 
 
 @pytest.mark.points(2)

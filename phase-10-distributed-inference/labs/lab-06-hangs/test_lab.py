@@ -221,6 +221,14 @@ def test_disagreement__operation_before_shape(lab):
                 left = "who has left a collective is in it no more"
                 expect_equal(lab.disagreement(evidence), truth["disagree"], idea=left)
                 break
+        key = here and given.key_of(here[0])
+        now = [rank and given.key_of(rank) for rank in map(given.now_in, evidence["ranks"])]
+        mine = [number for number, where in enumerate(now) if where and where == key]
+        if truth["disagree"][0] is None and len(mine) > 1:
+            one = evidence["ranks"][mine[-1]]["collectives"]
+            one[-1] = one[-1] | {"shape": [*one[-1]["shape"][:-1], one[-1]["shape"][-1] + 1]}
+            longer = "all of the shape counts, its last number too"
+            expect_equal(lab.disagreement(evidence), ("shape", mine), idea=longer)
     for evidence, truth, made in runs(SERVING, 8, 9):
         disagree = truth["cause"] in ("operation", "shape")
         expected = (truth["cause"], truth["where"]) if disagree else (None, [])
@@ -446,9 +454,10 @@ def test_diagnose_hang__the_first_that_holds(lab):
         wrong = [[*chance.sample(range(len(evidence["ranks"])), 2), 8] for _ in range(number)]
         in_any = {rank for link in wrong for rank in link[:2]}
         in_all = {rank for rank in in_any if all(rank in link[:2] for link in wrong)} or in_any
-        got = lab.diagnose_hang(evidence | {"links": wrong, "looks_s": [0.0, 1.0], "pace_s": 0.0})
-        idea = f"the links {wrong} come before everything else, a slow run too"
-        expect_equal(got, answer("corrupt-link", sorted(in_all), "links"), idea=idea)
+        idea = f"the links {wrong} come before everything else, a slow run and a hung one too"
+        for looks_s in ([0.0, 1.0], evidence["looks_s"]):
+            got = lab.diagnose_hang(evidence | {"links": wrong, "looks_s": looks_s, "pace_s": 0.0})
+            expect_equal(got, answer("corrupt-link", sorted(in_all), "links"), idea=idea)
         chance.choice(evidence["ranks"])["met"] = False
         idea = f"one rank has not met the others, which comes before collectives: {truth['doing']}"
         expect_equal(lab.diagnose_hang(evidence), start_of(evidence, truth), idea=idea)
@@ -513,6 +522,7 @@ class Links:
         self.changed = threading.Condition()
         self.gathered = [[] for _ in range(size)]
         self.crossed = {}  # a rank -> the rank whose messages it is given
+        self.errors = []  # the first is the cause of the others
 
     def run(self, function, sizes):
         found = [None] * self.size
@@ -520,17 +530,18 @@ class Links:
         def work(rank):
             try:
                 found[rank] = function(Member(self, rank), [*sizes])
-            except Exception as error:  # told by the rank's own result
-                found[rank] = error
+            except Exception as error:
+                with self.changed:
+                    self.errors.append(error)
+                    self.changed.notify_all()  # nobody waits for this rank any longer
 
         threads = [threading.Thread(target=work, args=[r], daemon=True) for r in range(self.size)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(timeout=5)
-        for result in found:
-            if isinstance(result, Exception):
-                raise result
+        if self.errors:
+            raise self.errors[0]
         return found
 
 
@@ -561,7 +572,8 @@ class Member:
             meant_for = self.links.crossed.get((source, self.rank), self.rank)
             queue = self.links.queues.setdefault((source, meant_for), [])
             there = lambda: len(queue) > self.received.get(source, 0)  # noqa: E731
-            if not self.links.changed.wait_for(there, timeout=3):
+            self.links.changed.wait_for(lambda: there() or self.links.errors, timeout=3)
+            if not there():
                 raise TimeoutError(f"rank {self.rank} waits for rank {source}, which sent nothing")
             number = self.received[source] = self.received.get(source, 0) + 1
             carried = queue[number - 1]
@@ -578,7 +590,8 @@ class Member:
             number, self.gathers = self.gathers, self.gathers + 1
             self.links.changed.notify_all()
             everyone = lambda: all(len(own) > number for own in self.links.gathered)  # noqa: E731
-            if not self.links.changed.wait_for(everyone, timeout=3):
+            self.links.changed.wait_for(lambda: everyone() or self.links.errors, timeout=3)
+            if not everyone():
                 raise TimeoutError(f"rank {self.rank} gathers, and not all ranks do")
             return [own[number] for own in self.links.gathered]
 
