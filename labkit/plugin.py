@@ -351,16 +351,10 @@ def _needs(item, names, state):
     return list(dict.fromkeys(task.function for task in found.values() if task))
 
 
-def pytest_report_teststatus(report, config):
+def pytest_report_teststatus(report):
     claim = getattr(report, "claim", None)
     if claim is None:
         return None
-    if claim["outcome"] != "passed":
-        open_ = config.stash[STATE].not_passed
-        open_.add((claim["lab"], claim["name"]))
-        waits = any((claim["lab"], name) in open_ for name in claim["waits_for"])
-        if claim["outcome"] == "failed" and waits and not claim["broken"]:
-            return "failed", "w", ("WAITS", {"yellow": True})
     if claim["outcome"] == "todo":
         return "todo", "t", ("TODO", {"yellow": True})
     if claim["outcome"] == "not_run":

@@ -165,7 +165,9 @@ class Scoreboard:
             for screen in screens:
                 screen.draw(only_at_hand)
             return
-        following = next((screen for screen in screens if not screen.done), None)
+        unfinished = [screen for screen in screens if not screen.done]
+        proper = (screen for screen in unfinished if not screen.only_stretch_left)
+        following = next(proper, unfinished[0] if unfinished else None)
         out.ensure_newline()
         out.write_line("")
         for screen in screens:
@@ -195,6 +197,13 @@ class Screen:
     def done(self):
         """Everything has passed that this machine can run."""
         return self.entry["points"]["earned"] + self.entry["points"]["not_run"] == TOTAL
+
+    @property
+    def only_stretch_left(self):
+        """All that does not belong to the stretch is done."""
+        tasks, claims = tasks_of(self.lab), self.entry["claims"]
+        left = [claim for claim in claims if claim["outcome"] not in ("passed", "not_run")]
+        return bool(left) and all(_is_stretch(tasks, claim) for claim in left)
 
     @property
     def fresh(self):

@@ -433,9 +433,9 @@ def test_a_step_is_timed_beside_the_floor(tools, tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "measurements.json").read_text())
     (row,) = found["rows"]
-    floor_s = max(row["weight_bytes"] / found["copy_bytes_per_s"],
+    floor_s = max(row["weight_bytes"] / found["memory_bytes_per_s"],
                   row["weight_bytes"] / 4 * 2 * 2 / found["product_flops_per_s"])  # fmt: skip
-    floor_s += row["cache_bytes"] / found["copy_bytes_per_s"]
+    floor_s += row["cache_bytes"] / found["memory_bytes_per_s"]
     assert f"{row['step_s'] / floor_s:.2f} x" in done.stdout
 
 

@@ -432,3 +432,7 @@ def test_the_stretch_counts_apart(course):
     assert "84/100 points" in said
     assert "lab-01 without its stretch is complete: 84 of 84 points. The stretch is 16 more" in said
     assert "next: task 7, embedding_rank" in said
+    test = "import pytest\n@pytest.mark.points(100)\ndef test_f(lab):\n    assert lab.f() == 1\n"
+    undone = 'def f():\n    raise NotImplementedError("lab-08 · f is yours to write (1 line).")\n'
+    course.add_lab("lab-08-x", undone, test)
+    assert "Now you, lab-08" in course.pytest("lab-01", "lab-08", impl="starter").text

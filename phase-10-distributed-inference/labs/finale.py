@@ -2,7 +2,7 @@
 
     python finale.py SCORES      the file that `pytest --scores=SCORES` wrote
 
-While something is still open it prints nothing, or which lab comes next where a stretch is left.
+It prints nothing while something is still open.
 """
 
 import json
@@ -13,7 +13,6 @@ from datetime import date
 from pathlib import Path
 
 from labkit.loading import find_labs
-from labkit.scoreboard import place_in_course
 from labkit.starters import derive
 from labkit.tasks import tasks_of
 
@@ -64,29 +63,11 @@ def page(entries, labs):
     yield "Now place your own model, on your own machines: place.py --config PATH --box FILE."
 
 
-def beyond_the_stretch(entries, labs):
-    """A line when the first lab that is not complete lacks its stretch alone, or None."""
-    proper = {}  # of each lab that is not complete, whether more is open than its stretch
-    claims = {entry.get("lab"): entry.get("claims") for entry in entries}
-    for lab in sorted(labs, key=place_in_course):
-        tasks, of_lab = tasks_of(lab), claims.get(lab.name) or [{"function": "", "outcome": "todo"}]
-        left = [c["function"] for c in of_lab if c["outcome"] not in ("passed", "not_run")]
-        if left:
-            proper[lab.prefix] = any(name not in tasks or not tasks[name].stretch for name in left)
-    if not proper or next(iter(proper.values())):
-        return None
-    after = next((prefix for prefix, more in proper.items() if more), None)
-    other = f"to go on without it: make lab LAB={after}" if after else "all else is complete"
-    return f"Of {next(iter(proper))} the stretch alone is left, for whoever wants it; {other}."
-
-
 def main(scores):
     entries = json.loads(Path(scores).read_text(encoding="utf-8"))["labs"]
     labs = find_labs()
     left = [e for e in entries if e["points"]["earned"] + e["points"]["not_run"] < 100]
     if left or len(entries) < len(labs):
-        if line := beyond_the_stretch(entries, labs):
-            print("", line, sep="\n")
         return
     print("", *page(entries, labs), sep="\n")
 
