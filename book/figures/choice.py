@@ -94,7 +94,8 @@ def plans_drawn(candidates, tpot_s, ttft_s):
         "Plans by time per further token and tokens per second. " + "; ".join(said) + ".",
         "The choice is the highest dark dot before the limit. "
         "Each dot is a plan with typical constants; its line reaches from the best box to the "
-        "worst on which the plan still starts. The time is logarithmic. Grey dots take longer "
+        "worst on which the plan still starts. The time is logarithmic. DCP2 divides a sequence's "
+        "positions over two ranks. Grey dots take longer "
         f"than {ttft_s * 1e3:.0f} ms for the first token; grey names are slower than the limit.",
         min_width=560,
     )

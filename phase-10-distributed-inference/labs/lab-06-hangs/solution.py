@@ -143,12 +143,35 @@ def disagreement(evidence):
     # END SOLUTION
 
 
+def links_work(group, sizes):
+    """Return the links that do not carry what they are given: [(from, to, size), ...], sorted.
+
+    Run by every rank of a group; every rank returns the whole list. For each size, a number of
+    values, every rank sends to every other and compares what it receives, value by value, with what
+    was sent: given_evidence.pattern(source, to, size), which both ends can compute. group has
+    .rank, .size, .send(values, to), which does not wait, .receive(count, source), and
+    .gather(value), the list of all ranks' values on every rank. A link that is reported is not one
+    that works: nccl issue 1999, club-3090 issue 922.
+    """
+    # BEGIN SOLUTION (task 7)
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    wrong = []
+    for size in sizes:
+        for to in others:
+            group.send(pattern(group.rank, to, size), to)
+        for source in others:
+            if group.receive(size, source) != pattern(source, group.rank, size):
+                wrong.append((source, group.rank, size))
+    return sorted(link for part in group.gather(wrong) for link in part)
+    # END SOLUTION
+
+
 def first_to_end(ranks):
     """Return [the rank that ended first], or [] when all live; ranks as in an evidence.
 
     The first error that one reads is often the second to happen: it is a survivor's.
     """
-    # BEGIN SOLUTION (task 7)
+    # BEGIN SOLUTION (task 8)
     ended = [(rank["ended_s"], n) for n, rank in enumerate(ranks) if rank["exit"] is not None]
     return [min(ended)[1]] if ended else []
     # END SOLUTION
@@ -164,7 +187,7 @@ def never_met(evidence):
     (given_evidence.locked). Else "died-early", the rank that ended first. Else, where all live,
     "unknown", []. Every rank is asked, whether it has met the others itself or not.
     """
-    # BEGIN SOLUTION (task 8)
+    # BEGIN SOLUTION (task 9)
     ranks, store = evidence["ranks"], evidence["store"]
     if all(rank["met"] for rank in ranks):
         return None, []
@@ -193,7 +216,7 @@ def slowest(evidence):
     all, by the sum of its seconds behind the first to enter, over the collectives that every rank
     of their group lists.
     """
-    # BEGIN SOLUTION (task 9)
+    # BEGIN SOLUTION (task 10)
     ranks, (first_s, second_s) = evidence["ranks"], evidence["looks_s"]
     if not all(rank["met"] for rank in ranks):
         away = [rank["exit"] is not None or now_in(rank) is not None for rank in ranks]
@@ -232,7 +255,7 @@ def diagnose_hang(evidence):
         by "log"; else all of them, "idle", by "stacks"; if there are none, "unknown", by "stacks"
     next is given_evidence.NEXT[cause], with the first rank of where in place of {rank}.
     """
-    # BEGIN SOLUTION (task 10)
+    # BEGIN SOLUTION (task 11)
     ranks, links = evidence["ranks"], evidence["links"]
     ended = first_to_end(ranks)
 
@@ -265,27 +288,4 @@ def diagnose_hang(evidence):
     cause, where, decided_by = found()
     command = NEXT[cause].format(rank=where[0] if where else "")
     return {"cause": cause, "where": where, "decided_by": decided_by, "next": command}
-    # END SOLUTION
-
-
-def links_work(group, sizes):
-    """Return the links that do not carry what they are given: [(from, to, size), ...], sorted.
-
-    Run by every rank of a group; every rank returns the whole list. For each size, a number of
-    values, every rank sends to every other and compares what it receives, value by value, with what
-    was sent: given_evidence.pattern(source, to, size), which both ends can compute. group has
-    .rank, .size, .send(values, to), which does not wait, .receive(count, source), and
-    .gather(value), the list of all ranks' values on every rank. A link that is reported is not one
-    that works: nccl issue 1999, club-3090 issue 922.
-    """
-    # BEGIN SOLUTION (task 11)
-    others = [rank for rank in range(group.size) if rank != group.rank]
-    wrong = []
-    for size in sizes:
-        for to in others:
-            group.send(pattern(group.rank, to, size), to)
-        for source in others:
-            if group.receive(size, source) != pattern(source, group.rank, size):
-                wrong.append((source, group.rank, size))
-    return sorted(link for part in group.gather(wrong) for link in part)
     # END SOLUTION

@@ -1,4 +1,4 @@
-# lab-06 starter: write where NotImplementedError stands. [b067166666a0]
+# lab-06 starter: write where NotImplementedError stands. [a68204a00e8f]
 """Lab 06: from a last line and two stacks to the cause of a hang.
 
 A rank waits in a collective until the last rank of its group has come. So a hang has one question:
@@ -91,6 +91,22 @@ def disagreement(evidence):
     )
 
 
+def links_work(group, sizes):
+    """Return the links that do not carry what they are given: [(from, to, size), ...], sorted.
+
+    Run by every rank of a group; every rank returns the whole list. For each size, a number of
+    values, every rank sends to every other and compares what it receives, value by value, with what
+    was sent: given_evidence.pattern(source, to, size), which both ends can compute. group has
+    .rank, .size, .send(values, to), which does not wait, .receive(count, source), and
+    .gather(value), the list of all ranks' values on every rank. A link that is reported is not one
+    that works: nccl issue 1999, club-3090 issue 922.
+    """
+    raise NotImplementedError(
+        "lab-06 · links_work is yours to write (about 9 lines). "
+        "The book (make book) says more: lab-06, task 7"
+    )
+
+
 def first_to_end(ranks):
     """Return [the rank that ended first], or [] when all live; ranks as in an evidence.
 
@@ -98,7 +114,7 @@ def first_to_end(ranks):
     """
     raise NotImplementedError(
         "lab-06 · first_to_end is yours to write (about 2 lines). "
-        "The book (make book) says more: lab-06, task 7"
+        "The book (make book) says more: lab-06, task 8"
     )
 
 
@@ -114,7 +130,7 @@ def never_met(evidence):
     """
     raise NotImplementedError(
         "lab-06 · never_met is yours to write (about 16 lines). "
-        "The book (make book) says more: lab-06, task 8"
+        "The book (make book) says more: lab-06, task 9"
     )
 
 
@@ -129,7 +145,7 @@ def slowest(evidence):
     """
     raise NotImplementedError(
         "lab-06 · slowest is yours to write (about 18 lines). "
-        "The book (make book) says more: lab-06, task 9"
+        "The book (make book) says more: lab-06, task 10"
     )
 
 
@@ -152,21 +168,5 @@ def diagnose_hang(evidence):
     """
     raise NotImplementedError(
         "lab-06 · diagnose_hang is yours to write (about 30 lines). "
-        "The book (make book) says more: lab-06, task 10"
-    )
-
-
-def links_work(group, sizes):
-    """Return the links that do not carry what they are given: [(from, to, size), ...], sorted.
-
-    Run by every rank of a group; every rank returns the whole list. For each size, a number of
-    values, every rank sends to every other and compares what it receives, value by value, with what
-    was sent: given_evidence.pattern(source, to, size), which both ends can compute. group has
-    .rank, .size, .send(values, to), which does not wait, .receive(count, source), and
-    .gather(value), the list of all ranks' values on every rank. A link that is reported is not one
-    that works: nccl issue 1999, club-3090 issue 922.
-    """
-    raise NotImplementedError(
-        "lab-06 · links_work is yours to write (about 9 lines). "
         "The book (make book) says more: lab-06, task 11"
     )

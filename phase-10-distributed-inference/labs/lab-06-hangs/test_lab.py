@@ -235,6 +235,151 @@ def test_disagreement__operation_before_shape(lab):
         expect_equal(lab.disagreement(evidence), expected, idea=f"{idea} {made}")
 
 
+class Links:
+    """A group of ranks whose links may alter what they carry; each rank is a thread."""
+
+    def __init__(self, size, alter):
+        self.size, self.alter, self.queues = size, alter, {}
+        self.changed = threading.Condition()
+        self.gathered = [[] for _ in range(size)]
+        self.crossed = {}  # a rank -> the rank whose messages it is given
+        self.errors = []  # the first is the cause of the others
+
+    def run(self, function, sizes):
+        found = [None] * self.size
+
+        def work(rank):
+            try:
+                found[rank] = function(Member(self, rank), [*sizes])
+            except Exception as error:
+                with self.changed:
+                    self.errors.append(error)
+                    self.changed.notify_all()  # nobody waits for this rank any longer
+
+        threads = [threading.Thread(target=work, args=[r], daemon=True) for r in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=5)
+        if self.errors:
+            raise self.errors[0]
+        return found
+
+
+class Described(str):
+    """What is said of a group in the words about a call."""
+
+    __repr__ = str.__str__
+
+
+class Member:
+    def __init__(self, links, rank):
+        self.links, self.rank, self.size = links, rank, links.size
+        self.gathers, self.received = 0, {}
+
+    def __deepcopy__(self, memo):
+        return Described(f"rank {self.rank} of {self.size}")  # for the words about a call
+
+    def send(self, values, to):
+        if to == self.rank:
+            raise ValueError(f"rank {to} sends to itself, and no link carries it")
+        carried = self.links.alter(self.rank, to, list(values))
+        with self.links.changed:
+            self.links.queues.setdefault((self.rank, to), []).append(carried)
+            self.links.changed.notify_all()
+
+    def receive(self, count, source):
+        with self.links.changed:
+            meant_for = self.links.crossed.get((source, self.rank), self.rank)
+            queue = self.links.queues.setdefault((source, meant_for), [])
+            there = lambda: len(queue) > self.received.get(source, 0)  # noqa: E731
+            self.links.changed.wait_for(lambda: there() or self.links.errors, timeout=3)
+            if not there():
+                raise TimeoutError(f"rank {self.rank} waits for rank {source}, which sent nothing")
+            number = self.received[source] = self.received.get(source, 0) + 1
+            carried = queue[number - 1]
+            if len(carried) != count:
+                raise ValueError(
+                    f"rank {self.rank} receives {count} values from rank {source}, which sent "
+                    f"{len(carried)}; are sizes sent and received in the same order?"
+                )
+            return [*carried]
+
+    def gather(self, value):
+        with self.links.changed:
+            self.links.gathered[self.rank].append(value)
+            number, self.gathers = self.gathers, self.gathers + 1
+            self.links.changed.notify_all()
+            everyone = lambda: all(len(own) > number for own in self.links.gathered)  # noqa: E731
+            self.links.changed.wait_for(lambda: everyone() or self.links.errors, timeout=3)
+            if not everyone():
+                raise TimeoutError(f"rank {self.rank} gathers, and not all ranks do")
+            return [own[number] for own in self.links.gathered]
+
+
+def zeros(values, chance):
+    return [0] * len(values)
+
+
+def one_value(values, chance):
+    place = chance.randrange(len(values))
+    return [*values[:place], values[place] + 1, *values[place + 1 :]]
+
+
+def halves_swapped(values, chance):
+    half = len(values) // 2
+    return values[half:] + values[:half]
+
+
+def two_swapped(values, chance):
+    return [values[-1], *values[1:-1], values[0]]
+
+
+@pytest.mark.threads
+@pytest.mark.points(6)
+def test_links_work__finds_each_broken_link(lab):
+    """Every link, direction and size that alters what it carries is found, by all ranks alike"""
+    chance = random.Random(13)
+    for num_ranks in (2, 3, 4, 5):
+        for harm in (zeros, one_value, halves_swapped, two_swapped):
+            sizes = sorted(chance.sample(range(8, 400), 3))
+            pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
+            broken = chance.sample(pairs, chance.randint(0, 2)) + [chance.choice(pairs)]
+            at = chance.choice(sizes)  # such a link may carry one size and spoil another
+
+            def alter(source, to, values, broken=broken, at=at, harm=harm):
+                hit = (source, to) in broken and len(values) == at
+                return harm(values, chance) if hit else values
+
+            expected = sorted({(source, to, at) for source, to in broken})
+            idea = f"(from, to, size), sorted: {harm.__name__} from rank to rank "
+            idea += f"{sorted(set(broken))} at {at} of {sizes} values"
+            for found in Links(num_ranks, alter).run(lab.links_work, sizes):
+                expect_equal(found, expected, idea=idea)
+
+
+@pytest.mark.threads
+@pytest.mark.points(4)
+@pytest.mark.waits_for("test_links_work__finds_each_broken_link")
+def test_links_work__finds_what_went_to_another_place(lab):
+    """A message of another link, or an old one, is no proof; whole links are clean"""
+    chance = random.Random(14)
+    for num_ranks in (1, 2, 3, 4):
+        sizes = chance.sample(range(8, 300), 2)
+        clean = Links(num_ranks, lambda source, to, values: given.pattern(source, to, len(values)))
+        for found in clean.run(lab.links_work, sizes):
+            expect_equal(found, [], idea="each link carries pattern(source, to, size)")
+        if num_ranks < 3:
+            continue
+        to, other = chance.sample(range(num_ranks), 2)
+        sources = [rank for rank in range(num_ranks) if rank not in (to, other)]
+        links = Links(num_ranks, lambda source, to, values: values)
+        links.crossed = {(source, to): other for source in sources}
+        expected = sorted((source, to, size) for size in sizes for source in sources)
+        for found in links.run(lab.links_work, sizes):
+            expect_equal(found, expected, idea=f"rank {to} is given what was sent to rank {other}")
+
+
 @pytest.mark.points(2)
 def test_first_to_end__by_the_clock(lab):
     """Of the ranks that ended, the one that ended first, whatever its number and its status"""
@@ -512,148 +657,3 @@ def test_diagnose_hang__recorded_runs(lab, number):
 
 
 # --- links that do not carry what they are given -------------------------------------------------
-
-
-class Links:
-    """A group of ranks whose links may alter what they carry; each rank is a thread."""
-
-    def __init__(self, size, alter):
-        self.size, self.alter, self.queues = size, alter, {}
-        self.changed = threading.Condition()
-        self.gathered = [[] for _ in range(size)]
-        self.crossed = {}  # a rank -> the rank whose messages it is given
-        self.errors = []  # the first is the cause of the others
-
-    def run(self, function, sizes):
-        found = [None] * self.size
-
-        def work(rank):
-            try:
-                found[rank] = function(Member(self, rank), [*sizes])
-            except Exception as error:
-                with self.changed:
-                    self.errors.append(error)
-                    self.changed.notify_all()  # nobody waits for this rank any longer
-
-        threads = [threading.Thread(target=work, args=[r], daemon=True) for r in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=5)
-        if self.errors:
-            raise self.errors[0]
-        return found
-
-
-class Described(str):
-    """What is said of a group in the words about a call."""
-
-    __repr__ = str.__str__
-
-
-class Member:
-    def __init__(self, links, rank):
-        self.links, self.rank, self.size = links, rank, links.size
-        self.gathers, self.received = 0, {}
-
-    def __deepcopy__(self, memo):
-        return Described(f"rank {self.rank} of {self.size}")  # for the words about a call
-
-    def send(self, values, to):
-        if to == self.rank:
-            raise ValueError(f"rank {to} sends to itself, and no link carries it")
-        carried = self.links.alter(self.rank, to, list(values))
-        with self.links.changed:
-            self.links.queues.setdefault((self.rank, to), []).append(carried)
-            self.links.changed.notify_all()
-
-    def receive(self, count, source):
-        with self.links.changed:
-            meant_for = self.links.crossed.get((source, self.rank), self.rank)
-            queue = self.links.queues.setdefault((source, meant_for), [])
-            there = lambda: len(queue) > self.received.get(source, 0)  # noqa: E731
-            self.links.changed.wait_for(lambda: there() or self.links.errors, timeout=3)
-            if not there():
-                raise TimeoutError(f"rank {self.rank} waits for rank {source}, which sent nothing")
-            number = self.received[source] = self.received.get(source, 0) + 1
-            carried = queue[number - 1]
-            if len(carried) != count:
-                raise ValueError(
-                    f"rank {self.rank} receives {count} values from rank {source}, which sent "
-                    f"{len(carried)}; are sizes sent and received in the same order?"
-                )
-            return [*carried]
-
-    def gather(self, value):
-        with self.links.changed:
-            self.links.gathered[self.rank].append(value)
-            number, self.gathers = self.gathers, self.gathers + 1
-            self.links.changed.notify_all()
-            everyone = lambda: all(len(own) > number for own in self.links.gathered)  # noqa: E731
-            self.links.changed.wait_for(lambda: everyone() or self.links.errors, timeout=3)
-            if not everyone():
-                raise TimeoutError(f"rank {self.rank} gathers, and not all ranks do")
-            return [own[number] for own in self.links.gathered]
-
-
-def zeros(values, chance):
-    return [0] * len(values)
-
-
-def one_value(values, chance):
-    place = chance.randrange(len(values))
-    return [*values[:place], values[place] + 1, *values[place + 1 :]]
-
-
-def halves_swapped(values, chance):
-    half = len(values) // 2
-    return values[half:] + values[:half]
-
-
-def two_swapped(values, chance):
-    return [values[-1], *values[1:-1], values[0]]
-
-
-@pytest.mark.threads
-@pytest.mark.points(6)
-def test_links_work__finds_each_broken_link(lab):
-    """Every link, direction and size that alters what it carries is found, by all ranks alike"""
-    chance = random.Random(13)
-    for num_ranks in (2, 3, 4, 5):
-        for harm in (zeros, one_value, halves_swapped, two_swapped):
-            sizes = sorted(chance.sample(range(8, 400), 3))
-            pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
-            broken = chance.sample(pairs, chance.randint(0, 2)) + [chance.choice(pairs)]
-            at = chance.choice(sizes)  # such a link may carry one size and spoil another
-
-            def alter(source, to, values, broken=broken, at=at, harm=harm):
-                hit = (source, to) in broken and len(values) == at
-                return harm(values, chance) if hit else values
-
-            expected = sorted({(source, to, at) for source, to in broken})
-            idea = f"(from, to, size), sorted: {harm.__name__} from rank to rank "
-            idea += f"{sorted(set(broken))} at {at} of {sizes} values"
-            for found in Links(num_ranks, alter).run(lab.links_work, sizes):
-                expect_equal(found, expected, idea=idea)
-
-
-@pytest.mark.threads
-@pytest.mark.points(4)
-@pytest.mark.waits_for("test_links_work__finds_each_broken_link")
-def test_links_work__finds_what_went_to_another_place(lab):
-    """A message of another link, or an old one, is no proof; whole links are clean"""
-    chance = random.Random(14)
-    for num_ranks in (1, 2, 3, 4):
-        sizes = chance.sample(range(8, 300), 2)
-        clean = Links(num_ranks, lambda source, to, values: given.pattern(source, to, len(values)))
-        for found in clean.run(lab.links_work, sizes):
-            expect_equal(found, [], idea="each link carries pattern(source, to, size)")
-        if num_ranks < 3:
-            continue
-        to, other = chance.sample(range(num_ranks), 2)
-        sources = [rank for rank in range(num_ranks) if rank not in (to, other)]
-        links = Links(num_ranks, lambda source, to, values: values)
-        links.crossed = {(source, to): other for source in sources}
-        expected = sorted((source, to, size) for size in sizes for source in sources)
-        for found in links.run(lab.links_work, sizes):
-            expect_equal(found, expected, idea=f"rank {to} is given what was sent to rank {other}")
