@@ -1,4 +1,6 @@
-"""How full fewer microbatches than stages keep a pipeline, and the questions asked of one model."""
+"""How full fewer microbatches than stages keep a pipeline, and the sheet, asked and judged."""
+
+from itertools import product
 
 import figures
 from labbook.labs import solution
@@ -6,7 +8,7 @@ from labbook.labs import solution
 lab04 = solution("lab-04")
 capstone = solution("capstone")
 
-from planner import hardware, memory, models, plans  # noqa: E402
+from planner import hardware, memory, models, plans, sheet  # noqa: E402
 from planner.timing import Load  # noqa: E402
 
 busy = {
@@ -17,56 +19,66 @@ busy = {
 idle_by_the_formula = all(abs(share - m / p) < 1e-9 for (p, m), share in busy.items())
 pauses_s = sum(figures.times.step()["terms"][name] for name in ("gaps", "host"))
 
+
+def rates(model, box, load, limits=None):
+    """{plan: tokens/s} of the planner's legal plans, or of those that keep both limits, seconds."""
+    timed = [c for c in plans.evaluate_all(model, box, load)[0] if c.times]
+    timed = [c for c in timed if all(c.times[n][1] <= s for n, s in (limits or {}).items())]
+    return {c.name: c.times["tokens_per_s"][1] for c in timed}
+
+
+# --- once through -----------------------------------------------------------------------------
+
 big, box = models.read("qwen2.5-72b"), hardware.box("h100", 2, 8, network="10 GbE")
-load, LIMIT_S = Load(2000, 500, 64), 0.03
-one = {p: plans.evaluate(big, box, memory.Plan(1, p), load) for p in (2, 4, 8, 16)}
-kept = load.prompt + round(box.at(hardware.TYPICAL)["reserved_output"] * load.output)
-room = load.utilization * box.reported_bytes
-weights = memory.ranks(big, memory.Plan())[0].held_bytes
-cache = 2 * load.concurrency * memory.sequence_bytes(one[2].memory, one[2].plan, kept)
-rest = {p: sum(found.memory["other"].values()) for p, found in one.items()}
-needs = {p: (weights + cache) / p + rest[p] for p in one}
-terms = {p: found.terms for p, found in one.items()}
-token_s = terms[4]["total"] - terms[4]["messages"] - terms[4]["waits"]
-adds = {p: terms[2 * p]["messages"] - terms[p]["messages"] for p in (4, 8)}
-reading = {p: terms[p]["weights, arithmetic"] + terms[p]["cache"] for p in one}
-saves = {p: reading[p] - reading[2 * p] for p in (4, 8)}
-typical = box.at(hardware.TYPICAL)
-ridge = typical.flops_per_s(16) / typical["memory_share"] / box.memory_bytes_per_s
-legal, _ = plans.evaluate_all(big, box, load)
-rates = {c.name: c.times["tokens_per_s"][1] for c in legal if c.times}
-first, second = sorted(rates, key=rates.get)[:-3:-1]
+load, LIMITS = Load(2000, 500, 64), {"ttft_s": 0.5, "tpot_s": 0.03}
+tp, pp, asked = sheet.follow(big, box, load)
+of_tp = {(question, p): (left, right) for question, p, _, left, right in asked}
+taken = memory.Plan(16 // tp // pp, tp, pp)
+terms = plans.evaluate(big, box, taken, load).terms
+user_s = terms["total"] - terms["messages"] - terms["waits"]
+kept = rates(big, box, load, LIMITS)
+first, second = sorted(kept, key=kept.get)[:-3:-1]
+adds_s, saves_s = of_tp["pays", 8]
+
+
+def sides(question, p, unit, form):
+    left, right = of_tp[question, p]
+    sign = "<" if left <= right else ">"
+    return f"{left * unit:{form}} {sign} {right * unit:{form}}"
+
+
 walk = [
-    [
-        "1, fits",
-        f"p = 2: ({weights / 1e9:.0f} + {cache / 1e9:.0f}) / 2 + {rest[2] / 1e9:.1f} > "
-        f"{room / 1e9:.1f} GB; p = 4: {needs[4] / 1e9:.1f}",
-        "TP=4 at least, → 2",
-    ],
-    ["2, too slow", f"{token_s * 1e3:.0f} < {LIMIT_S * 1e3:.0f} ms", "no, → 4"],
-    [
-        "4, mostly weights",
-        f"{cache / 1e9:.0f} < {weights / 1e9:.0f} GB, {load.concurrency} < {ridge:.0f} tokens",
-        "yes, → 3",
-    ],
-    [
-        "3, wider TP",
-        f"p = 4: {adds[4] * 1e3:.2f} < {saves[4] * 1e3:.1f} ms; "
-        f"p = 8: {adds[8] * 1e3:.0f} > {saves[8] * 1e3:.1f} ms",
-        "TP=8, no further",
-    ],
-    ["5 to 8", f"one node, no experts, {big.num_kv_heads} KV heads for 8 ranks", "no, → 9"],
-    [
-        "9, a tie",
-        f"{first}: {rates[first]:,.0f} tokens/s; {second}: {rates[second]:,.0f}",
-        f"no: {first}",
-    ],
+    ["1, fits", "; ".join(f"p = {p}: {sides('fits', p, 1e-9, '.0f')} GB" for p in (1, 2, 4)), ""],
+    ["2, how", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (1, 2)), "TP=4"],
+    ["3, wider", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (4, 8)), "TP=8"],
+    ["4, too slow", f"{user_s * 1e3:.0f} < {LIMITS['tpot_s'] * 1e3:.0f} ms", "no"],
+    ["5 to 7", f"no pipeline, no experts, {big.num_kv_heads} KV heads for {tp} ranks", "no"],
+    ["8, a tie", f"{first}: {kept[first]:,.0f} tokens/s; {second}: {kept[second]:,.0f}", first],
 ]
 walked = [
-    needs[2] > room >= needs[4],
-    token_s < LIMIT_S,
-    cache < weights and load.concurrency < ridge,
-    adds[4] < saves[4] and adds[8] > saves[8],
-    big.num_kv_heads >= 8 and not big.num_experts,
-    first == "2 x TP8" and not figures.times.tie(rates[first], rates[second]),
+    (tp, pp) == (8, 1),
+    [p for question, p, *_ in asked if question == "fits"] == [1, 2, 4],
+    user_s < LIMITS["tpot_s"],
+    big.num_kv_heads >= tp and not big.num_experts,
+    first == taken.name and not figures.times.tie(kept[first], kept[second]),
 ]
+
+# --- judged -----------------------------------------------------------------------------------
+
+boxes = [hardware.box(gpu, 1, 8) for gpu in ("h100", "b200", "a100-80gb", "l40s")] + [box]
+dense = [models.read(n) for n in ("llama-3.1-8b", "qwen2.5-32b", "qwen2.5-72b", "llama-3.1-405b")]
+lost = {}  # by the sheet, and by TP over a whole node
+for model, on, clients, prompt in product(dense, boxes, (8, 64, 256, 1024), (1000, 8000)):
+    found = rates(model, on, one := Load(prompt, 500, clients))
+    tp_size, pp_size, _ = sheet.follow(model, on, one)
+    if found and tp_size:
+        gpus = on.nodes * on.gpus_per_node
+        names = [memory.Plan(gpus // tp_size // pp_size, tp_size, pp_size).name]
+        names += [memory.Plan(on.nodes, 8).name]
+        best = max(found.values())
+        lost[model.name, on.gpu, on.nodes, clients, prompt] = [
+            1 - found.get(name, 0) / best for name in names
+        ]
+losses = [sheets for sheets, _ in lost.values()]
+mean, whole_node = (sum(column) / len(lost) for column in zip(*lost.values(), strict=True))
+worst = max(lost, key=lambda case: lost[case][0])
