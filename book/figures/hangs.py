@@ -35,7 +35,7 @@ def drift(number=5):
     d.text(left, 16, "one box a collective, in the order in which they come", "muted", "start", 13)
     caption = (
         "A rank that has nothing to do leaves out its step, and the other waits for ever: the "
-        "recorded collectives of two processes."
+        "recorded collectives of two processes, in two groups, tp and ep."
     )
     return panels([(d, " ".join(says))], caption, says, start=len(says) - 1)
 

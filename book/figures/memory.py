@@ -40,8 +40,8 @@ def weights_per_rank(config="llama-3.1-8b", sizes=(2,)):
     return d.figure(
         f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + ".",
         "Three things lie on a rank beyond its even share. "
-        f"{proper_name(config)} in bf16: what a rank holds, and as a bar what of it lies beyond "
-        "the parameters divided by TP.",
+        f"{proper_name(config)} in bf16; the bar is what a rank holds beyond the parameters "
+        "divided by TP.",
     )
 
 

@@ -226,5 +226,5 @@ def bubble_curves():
     )
     return plot.figure(
         alt,
-        f"Twice the stages need twice the microbatches. For a bubble of at most 10%: {needs}.",
+        f"More stages need more microbatches. For a bubble of at most 10%: {needs}.",
     )

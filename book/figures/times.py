@@ -121,7 +121,8 @@ def where_the_time_goes(known=5, pipeline=False):
     caption = {
         1: "Reading is what a split divides; the pale rest of the step hardly shrinks.",
         2: "Messages appear with the split and stay while the reading shrinks.",
-        3: "A pipeline adds waiting and divides nothing that one token waits for.",
+        3: "A pipeline adds waiting. At batch 64 its step is shorter than one GPU's only because a "
+        "microbatch of 16 reads only its own caches.",
     }.get(known, f"At TP=8 and batch 1, {left:.0%} of the step is neither reading nor messages.")
     return panels(
         drawn,

@@ -90,21 +90,6 @@ first = data_parallel[0]["steps"][0]
 foretold, needed = lab05.traffic_bytes(chosen, lab05.place_in_order(8, 2), 256, 4)
 
 
-def ways(ep):
-    return "sliced" if ep == 1 else f"dealt out {ep} ways"
-
-
-lines = [
-    [
-        row["name"],
-        row["machine"],
-        ways(row["faster"]),
-        ways(row["slower"]),
-        *(f"{ms:.1f}" for ms in order(row)),
-        "no" if row["missed"] else "yes",
-    ]
-    for row in given.ROWS
-]
 agree = all((order(row)[0] < order(row)[1]) != bool(row["missed"]) for row in given.ROWS)
 
 work, every = [3, 17, 0, 8], 16

@@ -63,9 +63,9 @@ oss_messages, oss_payload = lab03.step_messages(oss_layers, 1, oss_hidden, 2)
 each_us = paid_ms / oss_messages * 1e3
 spark = [t * 1e6 for t in lab03.all_reduce_range_s("200 GbE", 2, oss_payload)]
 share_rows = [
-    ["one GPU's reading, and them", f"{of_one:.0%}", "nothing: you no longer run one GPU"],
+    ["messages + one GPU's reading", f"{of_one:.0%}", "nothing: you no longer run one GPU"],
     [
-        "an eighth of the reading, and them",
+        "messages + an eighth of it",
         f"{of_floor:.0%}",
         "how far the split itself can still go",
     ],

@@ -92,7 +92,8 @@ two_nodes, many = hardware.box("h100", 2), Load(2000, 500, 256)
 spread = memory.Plan(ep_size=16, back_end=memory.DEEPEP)
 m, c, rank, t = worked("deepseek-v3", spread, two_nodes, many)
 node = plans.evaluate(m, two_nodes, memory.Plan(2, 8), many).memory["rank"]
-half = plans.evaluate(m, two_nodes, memory.Plan(1, 8, 2), many).memory
+cut = plans.evaluate(m, two_nodes, memory.Plan(1, 8, 2), many)
+half = cut.memory
 rates = {}
 for clients in (64, 256):
     asked = dataclasses.replace(many, concurrency=clients)
@@ -198,6 +199,7 @@ tie, pipeline = figures.times.tie, rates["TP8 x PP2"]
 ways_tie = all(tie(*pair) for pair in zip(rates["EP16"], rates["EP16 DeepEP"], strict=True))
 pipeline_ties_once = tie(rates["EP16"][0], pipeline[0]) and rates["EP16"][1] > 1.2 * pipeline[1]
 gather_s, deep_s = gathering.terms["messages"], c.terms["messages"]
+cache_ms = [found.terms["cache"] * 1e3 for found in (c, cut)]
 messages_tie = abs(gather_s / deep_s - 1) < 0.1
 pipeline_token = memory.sequence_bytes(half, memory.Plan(1, 8, 2), 1)
 more_tokens = 16 * latent * pipeline_token / half["kv_bytes"]
