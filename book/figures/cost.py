@@ -78,9 +78,9 @@ def dispatch():
     xs = ladder(1024, 2**26, 1.3)
     for series, (_, seconds) in enumerate(lines):
         plot.curve(xs, [seconds(x) for x in xs], series)
-    plot.label(1200, 3.3e-6, "one-shot: one round", 0)
-    plot.label(1200, 7.2e-6, "two-shot: two rounds", 1)
-    plot.label(1200, 2.2e-5, "ring: fourteen hops", 2)
+    plot.label(1200, 3.3e-6, "one-shot: 1 round", 0)
+    plot.label(1200, 7.2e-6, "two-shot: 2 rounds", 1)
+    plot.label(1200, 2.2e-5, "ring: 14 hops", 2)
     cross = one_shot_until(p, kernel_s, busbw)
     plot.points([cross], [lines[0][1](cross)], 0)
     alt = (

@@ -48,7 +48,11 @@ def sides(question, p, unit, form):
 
 
 walk = [
-    ["1, fits", "; ".join(f"p = {p}: {sides('fits', p, 1e-9, '.0f')} GB" for p in (1, 2, 4)), ""],
+    [
+        "1, fits",
+        "; ".join(f"p = {p}: {sides('fits', p, 1e-9, '.0f')} GB" for p in (1, 2, 4)),
+        "split",
+    ],
     ["2, how", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (1, 2)), "TP=4"],
     ["3, wider", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (4, 8)), "TP=8"],
     ["4, too slow", f"{user_s * 1e3:.0f} < {LIMITS['tpot_s'] * 1e3:.0f} ms", "no"],
