@@ -1,8 +1,10 @@
 """A message on NVLink 4 and on 10 GbE."""
 
+import sys
+
 import figures
-from labbook.amounts import microseconds
-from labbook.labs import fact, model, solution
+from labbook.amounts import human_bytes, microseconds
+from labbook.labs import fact, lab, model, solution
 
 lab03 = solution("lab-03")
 small = model("llama-3.1-8b")
@@ -21,6 +23,16 @@ def span(name, scale, unit):
     )
 
 
+sys.path.append(str(lab("lab-03").path))
+import calibration_table  # noqa: E402
+
+rows = calibration_table.read_measurements()
+elsewhere = [
+    [human_bytes(size), microseconds(seconds), microseconds(said), f"{said / seconds - 1:+.0%}"]
+    for size, seconds, said in calibration_table.other_box(
+        lab03, rows, calibration_table.all_reduces(rows)
+    )
+]
 fit = figures.cost.h100_constants()
 at_line, empty = (
     lab03.predict_all_reduce_s(8, n, *fit) for n in (lab03.crossover_bytes(8, *fit), 0)

@@ -63,7 +63,7 @@ def test_shards__say_what_is_uneven(lab):
     below = -random.Random(2).choice((2, 3, 4, 6, 8))  # -8 divides 48
     for size, num_ranks in (*uneven_splits(), (48, 0), (48, below)):
         words = ["ffn_width", size, num_ranks]
-        idea = "num_ranks must be at least 1" if num_ranks < 1 else "what does not fit what"
+        idea = "num_ranks must be at least 1" if num_ranks < 1 else "blocks are equal"
         expect_error(
             ValueError, lab.shards, "ffn_width", size, num_ranks, mentions=words, idea=idea
         )
@@ -147,7 +147,7 @@ def test_row_parallel__refuses_an_uneven_split(lab):
 @pytest.mark.waits_for(SHARDS)
 def test_mlp_tp__equals_the_dense_mlp(lab):
     """mlp_tp equals relu(x @ W1) @ W2 for 1, 2, 3, 4 and 8 ranks"""
-    idea = "relu works on each shard alone; only the partial sums of W2 are added"
+    idea = "relu acts on the hidden units, before W2; only the partial sums of W2 are added"
     expect_layer(lab.mlp_tp, dense_mlp, mlps(), idea, split="hidden units")
 
 

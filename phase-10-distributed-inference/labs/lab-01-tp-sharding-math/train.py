@@ -1,9 +1,11 @@
 """Train the character model that generate.py runs: captures/tiny-model/weights.npz.
 
-    make torch, then: python train.py [--steps 1500]
+    make torch, then: python train.py [--steps 1500] [--keep]
 
-Takes about a minute on a laptop. The text is ours and stands beside the weights. The model has what
-the lab has: attention in which several query heads share a KV head, an MLP with relu, no biases.
+Takes about a minute on a laptop, writes into out/tiny-model, and replaces the weights that
+generate.py runs only with --keep. The text is ours and stands beside the weights. The model has
+what the lab has: attention in which several query heads share a KV head, an MLP with relu, no
+biases.
 """
 
 import argparse
@@ -47,8 +49,14 @@ def logits(torch, weights, ids):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1500)
-    steps = parser.parse_args().steps
-    import torch
+    parser.add_argument("--keep", action="store_true", help="replace what generate.py runs")
+    asked = parser.parse_args()
+    steps, out = asked.steps, FOLDER if asked.keep else Path("out", "tiny-model")
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise SystemExit("train.py needs Torch: make torch installs it") from None
+    out.mkdir(parents=True, exist_ok=True)
 
     torch.manual_seed(1)
     text = " ".join((FOLDER / "text.txt").read_text(encoding="utf-8").split())
@@ -76,11 +84,12 @@ def main():
         if step % 250 == 0 or step == steps - 1:
             print(f"step {step:5}  loss {loss.item():.3f}", flush=True)
     arrays = {name: weight.detach().numpy().astype(np.float16) for name, weight in weights.items()}
-    np.savez_compressed(FOLDER / "weights.npz", letters=np.array(letters), **arrays)
-    command = f"python train.py --steps {steps}"
+    np.savez_compressed(out / "weights.npz", letters=np.array(letters), **arrays)
+    command = f"python train.py --steps {steps} --keep"
     last_loss = round(loss.item(), 3)
     files = ("weights.npz", "text.txt")
-    write_provenance(command, FOLDER, files, ("numpy", "torch"), last_loss=last_loss)
+    (out / "text.txt").write_bytes((FOLDER / "text.txt").read_bytes())
+    write_provenance(command, out, files, ("numpy", "torch"), last_loss=last_loss)
 
 
 if __name__ == "__main__":

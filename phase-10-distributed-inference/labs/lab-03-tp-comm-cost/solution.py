@@ -109,82 +109,7 @@ def latency_share(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     return empty_s / total_s if total_s else 0.0
 
 
-# --- Task 2: within a node, or across? -----------------------------------------------------------
-
-
-@checked
-def step_s(
-    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
-):
-    """Return the seconds of a step over `tokens` tokens, without communication, under two roofs.
-
-    A rank reads its share of the weights once, however many tokens there are, and multiplies each
-    token by every weight of its share: a multiplication and an addition, two flops. It does both
-    at the same time. A weight has element_bytes; flops_per_s is one rank's achieved arithmetic.
-    The attention over earlier tokens, small unless the context is long, is left out. Source:
-    Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
-    """
-    # BEGIN SOLUTION (task 2)
-    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
-    flops = 2 * tokens * weight_bytes / element_bytes
-    return max(reading_s, flops / (num_ranks * flops_per_s))
-    # END SOLUTION
-
-
-@checked
-def link_bytes_per_s(link):
-    """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
-
-    LINKS[link]["printed"] is (number, unit); the unit is "GB/s both directions" or
-    "Gb/s each direction".
-    """
-    # BEGIN SOLUTION (task 2)
-    number, unit = LINKS[link]["printed"]
-    return number * {"GB/s both directions": 1e9 / 2, "Gb/s each direction": 1e9 / 8}[unit]
-    # END SOLUTION
-
-
-@checked
-def all_reduce_range_s(link, num_ranks, payload_bytes):
-    """Return (best_s, worst_s) of a ring all-reduce over a link of LINKS.
-
-    LINKS[link] has a range (lowest, highest) for each of c_s, a_s and busbw_bytes_per_s.
-    """
-    # BEGIN SOLUTION (task 2)
-    row = LINKS[link]
-    (low_c, high_c), (low_a, high_a) = row["c_s"], row["a_s"]
-    low_busbw, high_busbw = row["busbw_bytes_per_s"]
-    best_s = ring_all_reduce_s(num_ranks, payload_bytes, low_c, low_a, high_busbw)
-    worst_s = ring_all_reduce_s(num_ranks, payload_bytes, high_c, high_a, low_busbw)
-    return best_s, worst_s
-    # END SOLUTION
-
-
-@checked
-def tensor_parallel_sides(
-    weight_bytes,
-    memory_bytes_per_s,
-    num_ranks,
-    num_messages,
-    message_s,
-    tokens=1,
-    flops_per_s=math.inf,
-    element_bytes=2,
-):
-    """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
-
-    Paid: num_messages messages, whatever num_ranks is. Saved: what a step on one rank takes longer
-    than on num_ranks, both without communication. TP makes a token faster exactly when paid_s <
-    saved_s.
-    """
-    # BEGIN SOLUTION (task 2)
-    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
-    saved_s = step_s(weight_bytes, 1, *work) - step_s(weight_bytes, num_ranks, *work)
-    return num_messages * message_s, saved_s
-    # END SOLUTION
-
-
-# --- Task 3: the other collectives ---------------------------------------------------------------
+# --- Task 2: the other collectives ---------------------------------------------------------------
 
 
 @checked
@@ -195,7 +120,7 @@ def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     payload_bytes is the full input of one rank; the launch c is paid once. One rank: 0.0. Source:
     nccl-tests doc/PERFORMANCE.md.
     """
-    # BEGIN SOLUTION (task 3)
+    # BEGIN SOLUTION (task 2)
     hops = num_ranks - 1
     return c_s + hops * a_s + hops / num_ranks * payload_bytes / busbw_bytes_per_s
     # END SOLUTION
@@ -232,14 +157,14 @@ def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
     broadcast and a reduce pass every byte through every link once, and are counted so for one rank
     too. Source: nccl-tests doc/PERFORMANCE.md; src/all_reduce.cu `AllReduceGetBw`.
     """
-    # BEGIN SOLUTION (task 3)
+    # BEGIN SOLUTION (task 2)
     part = (num_ranks - 1) / num_ranks
     sent = {"all_reduce": 2 * part, "broadcast": 1, "reduce": 1}.get(operation, part)
     return payload_bytes / seconds_s * sent
     # END SOLUTION
 
 
-# --- Task 4: what engines run instead of a ring --------------------------------------------------
+# --- Task 3: what engines run instead of a ring --------------------------------------------------
 
 
 @checked
@@ -250,7 +175,7 @@ def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     No hops: kernel_s is the launch with its barriers. Source: vLLM
     csrc/custom_all_reduce.cuh `cross_device_reduce_1stage`.
     """
-    # BEGIN SOLUTION (task 4)
+    # BEGIN SOLUTION (task 3)
     return kernel_s + (num_ranks - 1) * payload_bytes / busbw_bytes_per_s
     # END SOLUTION
 
@@ -264,7 +189,7 @@ def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     of a ring. (That is on the safe side: in vLLM both rounds are in one launch, with two barriers.)
     Source: the same file, `cross_device_reduce_2stage`.
     """
-    # BEGIN SOLUTION (task 4)
+    # BEGIN SOLUTION (task 3)
     return ring_all_reduce_s(num_ranks, payload_bytes, 2 * kernel_s, 0.0, busbw_bytes_per_s)
     # END SOLUTION
 
@@ -276,7 +201,7 @@ def fastest_all_reduce(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes
     An engine decides by payload thresholds; they stand where these three lines cross. A tie goes
     to the first in that order.
     """
-    # BEGIN SOLUTION (task 4)
+    # BEGIN SOLUTION (task 3)
     direct = (num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     costs = {
         "one_shot": one_shot_all_reduce_s(*direct),
@@ -307,7 +232,7 @@ def hierarchical_all_reduce_s(
     node: the plain ring inside it; one GPU per node: the plain ring across. One GPU in all: 0.0.
     Source: stas00/ml-engineering network/README.md, "Inter-node speed depends on intra-node speed".
     """
-    # BEGIN SOLUTION (task 4)
+    # BEGIN SOLUTION (task 3)
     node = (gpus_per_node, payload_bytes, 0.0, node_a_s, node_busbw_bytes_per_s)
     network = (0.0, network_a_s, network_busbw_bytes_per_s)
     across_s = ring_all_reduce_s(num_nodes, payload_bytes / gpus_per_node, *network)
@@ -332,7 +257,7 @@ def expert_parallel_bytes(
     return elements * dispatch_element_bytes, elements * combine_element_bytes
 
 
-# --- Task 5: three measurements in, any all-reduce out -------------------------------------------
+# --- Task 4: three measurements in, any all-reduce out -------------------------------------------
 
 
 @checked
@@ -345,7 +270,7 @@ def predict_all_reduce_s(
     fills the pipeline is sent round like payload. One rank: 0.0. Source: NCCL src/graph/tuning.cc,
     latencies and bandwidth factors per protocol; it chooses in the same way.
     """
-    # BEGIN SOLUTION (task 5)
+    # BEGIN SOLUTION (task 4)
     return min(
         ring_all_reduce_s(
             num_ranks, payload_bytes + fill, factor * c_s, factor * a_s, part * busbw_bytes_per_s
@@ -361,7 +286,7 @@ def equation(point, protocol):
     point: (num_ranks, payload_bytes, seconds_s), measured; protocol: one row of protocols. The
     measured seconds are divided out, so that every point weighs the same however long it took.
     """
-    # BEGIN SOLUTION (task 5)
+    # BEGIN SOLUTION (task 4)
     (num_ranks, payload_bytes, seconds_s), (factor, part, fill) = point, protocol
     hops = 2 * (num_ranks - 1)
     terms = factor, factor * hops, hops / num_ranks * (payload_bytes + fill) / part
@@ -379,7 +304,7 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     protocol that is fastest with the constants found, and fit again: four fits are enough.
     ValueError for points that check_points refuses or that give no busbw.
     """
-    # BEGIN SOLUTION (task 5)
+    # BEGIN SOLUTION (task 4)
     check_points(points)
     chosen = [STRAIGHT_LINE[0]] * len(points)
     for _ in range(4):
@@ -396,3 +321,78 @@ def fastest_protocol(point, c_s, a_s, busbw_bytes_per_s, protocols):
     """Return the row of protocols that is fastest for a point. (Given.)"""
     ring = (*point[:2], c_s, a_s, busbw_bytes_per_s)
     return min(protocols, key=lambda row: predict_all_reduce_s(*ring, [row]))
+
+
+# --- Task 5: within a node, or across? -----------------------------------------------------------
+
+
+@checked
+def step_s(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """Return the seconds of a step over `tokens` tokens, without communication, under two roofs.
+
+    A rank reads its share of the weights once, however many tokens there are, and multiplies each
+    token by every weight of its share: a multiplication and an addition, two flops. It does both
+    at the same time. A weight has element_bytes; flops_per_s is one rank's achieved arithmetic.
+    The attention over earlier tokens, small unless the context is long, is left out. Source:
+    Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
+    """
+    # BEGIN SOLUTION (task 5)
+    reading_s = decode_step_s(weight_bytes, num_ranks, memory_bytes_per_s)
+    flops = 2 * tokens * weight_bytes / element_bytes
+    return max(reading_s, flops / (num_ranks * flops_per_s))
+    # END SOLUTION
+
+
+@checked
+def link_bytes_per_s(link):
+    """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
+
+    LINKS[link]["printed"] is (number, unit); the unit is "GB/s both directions" or
+    "Gb/s each direction".
+    """
+    # BEGIN SOLUTION (task 5)
+    number, unit = LINKS[link]["printed"]
+    return number * {"GB/s both directions": 1e9 / 2, "Gb/s each direction": 1e9 / 8}[unit]
+    # END SOLUTION
+
+
+@checked
+def all_reduce_range_s(link, num_ranks, payload_bytes):
+    """Return (best_s, worst_s) of a ring all-reduce over a link of LINKS.
+
+    LINKS[link] has a range (lowest, highest) for each of c_s, a_s and busbw_bytes_per_s.
+    """
+    # BEGIN SOLUTION (task 5)
+    row = LINKS[link]
+    (low_c, high_c), (low_a, high_a) = row["c_s"], row["a_s"]
+    low_busbw, high_busbw = row["busbw_bytes_per_s"]
+    best_s = ring_all_reduce_s(num_ranks, payload_bytes, low_c, low_a, high_busbw)
+    worst_s = ring_all_reduce_s(num_ranks, payload_bytes, high_c, high_a, low_busbw)
+    return best_s, worst_s
+    # END SOLUTION
+
+
+@checked
+def tensor_parallel_sides(
+    weight_bytes,
+    memory_bytes_per_s,
+    num_ranks,
+    num_messages,
+    message_s,
+    tokens=1,
+    flops_per_s=math.inf,
+    element_bytes=2,
+):
+    """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
+
+    Paid: num_messages messages, whatever num_ranks is. Saved: what a step on one rank takes longer
+    than on num_ranks, both without communication. TP makes a token faster exactly when paid_s <
+    saved_s.
+    """
+    # BEGIN SOLUTION (task 5)
+    work = (memory_bytes_per_s, tokens, flops_per_s, element_bytes)
+    saved_s = step_s(weight_bytes, 1, *work) - step_s(weight_bytes, num_ranks, *work)
+    return num_messages * message_s, saved_s
+    # END SOLUTION

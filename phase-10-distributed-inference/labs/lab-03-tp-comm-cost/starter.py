@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [042d3cddca46]
+# lab-03 starter: write where NotImplementedError stands. [1bdac0a450f5]
 """Lab 03: the communication bill of tensor parallelism.
 
 What does one message cost, how many are there in a step, and what is the step they are added to?
@@ -112,76 +112,7 @@ def latency_share(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     return empty_s / total_s if total_s else 0.0
 
 
-# --- Task 2: within a node, or across? -----------------------------------------------------------
-
-
-@checked
-def step_s(
-    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
-):
-    """Return the seconds of a step over `tokens` tokens, without communication, under two roofs.
-
-    A rank reads its share of the weights once, however many tokens there are, and multiplies each
-    token by every weight of its share: a multiplication and an addition, two flops. It does both
-    at the same time. A weight has element_bytes; flops_per_s is one rank's achieved arithmetic.
-    The attention over earlier tokens, small unless the context is long, is left out. Source:
-    Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
-    """
-    raise NotImplementedError(
-        "lab-03 · step_s is yours to write (about 3 lines). "
-        "The book (make book) says more: lab-03, task 2"
-    )
-
-
-@checked
-def link_bytes_per_s(link):
-    """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
-
-    LINKS[link]["printed"] is (number, unit); the unit is "GB/s both directions" or
-    "Gb/s each direction".
-    """
-    raise NotImplementedError(
-        "lab-03 · link_bytes_per_s is yours to write (about 2 lines). "
-        "The book (make book) says more: lab-03, task 2"
-    )
-
-
-@checked
-def all_reduce_range_s(link, num_ranks, payload_bytes):
-    """Return (best_s, worst_s) of a ring all-reduce over a link of LINKS.
-
-    LINKS[link] has a range (lowest, highest) for each of c_s, a_s and busbw_bytes_per_s.
-    """
-    raise NotImplementedError(
-        "lab-03 · all_reduce_range_s is yours to write (about 6 lines). "
-        "The book (make book) says more: lab-03, task 2"
-    )
-
-
-@checked
-def tensor_parallel_sides(
-    weight_bytes,
-    memory_bytes_per_s,
-    num_ranks,
-    num_messages,
-    message_s,
-    tokens=1,
-    flops_per_s=math.inf,
-    element_bytes=2,
-):
-    """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
-
-    Paid: num_messages messages, whatever num_ranks is. Saved: what a step on one rank takes longer
-    than on num_ranks, both without communication. TP makes a token faster exactly when paid_s <
-    saved_s.
-    """
-    raise NotImplementedError(
-        "lab-03 · tensor_parallel_sides is yours to write (about 3 lines). "
-        "The book (make book) says more: lab-03, task 2"
-    )
-
-
-# --- Task 3: the other collectives ---------------------------------------------------------------
+# --- Task 2: the other collectives ---------------------------------------------------------------
 
 
 @checked
@@ -194,7 +125,7 @@ def reduce_scatter_s(num_ranks, payload_bytes, c_s, a_s, busbw_bytes_per_s):
     """
     raise NotImplementedError(
         "lab-03 · reduce_scatter_s is yours to write (about 2 lines). "
-        "The book (make book) says more: lab-03, task 3"
+        "The book (make book) says more: lab-03, task 2"
     )
 
 
@@ -231,11 +162,11 @@ def bus_bandwidth(operation, num_ranks, payload_bytes, seconds_s):
     """
     raise NotImplementedError(
         "lab-03 · bus_bandwidth is yours to write (about 3 lines). "
-        "The book (make book) says more: lab-03, task 3"
+        "The book (make book) says more: lab-03, task 2"
     )
 
 
-# --- Task 4: what engines run instead of a ring --------------------------------------------------
+# --- Task 3: what engines run instead of a ring --------------------------------------------------
 
 
 @checked
@@ -248,7 +179,7 @@ def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     """
     raise NotImplementedError(
         "lab-03 · one_shot_all_reduce_s is yours to write (about 1 line). "
-        "The book (make book) says more: lab-03, task 4"
+        "The book (make book) says more: lab-03, task 3"
     )
 
 
@@ -263,7 +194,7 @@ def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
     """
     raise NotImplementedError(
         "lab-03 · two_shot_all_reduce_s is yours to write (about 1 line). "
-        "The book (make book) says more: lab-03, task 4"
+        "The book (make book) says more: lab-03, task 3"
     )
 
 
@@ -276,7 +207,7 @@ def fastest_all_reduce(num_ranks, payload_bytes, kernel_s, c_s, a_s, busbw_bytes
     """
     raise NotImplementedError(
         "lab-03 · fastest_all_reduce is yours to write (about 8 lines). "
-        "The book (make book) says more: lab-03, task 4"
+        "The book (make book) says more: lab-03, task 3"
     )
 
 
@@ -301,7 +232,7 @@ def hierarchical_all_reduce_s(
     """
     raise NotImplementedError(
         "lab-03 · hierarchical_all_reduce_s is yours to write (about 4 lines). "
-        "The book (make book) says more: lab-03, task 4"
+        "The book (make book) says more: lab-03, task 3"
     )
 
 
@@ -322,7 +253,7 @@ def expert_parallel_bytes(
     return elements * dispatch_element_bytes, elements * combine_element_bytes
 
 
-# --- Task 5: three measurements in, any all-reduce out -------------------------------------------
+# --- Task 4: three measurements in, any all-reduce out -------------------------------------------
 
 
 @checked
@@ -337,7 +268,7 @@ def predict_all_reduce_s(
     """
     raise NotImplementedError(
         "lab-03 · predict_all_reduce_s is yours to write (about 6 lines). "
-        "The book (make book) says more: lab-03, task 5"
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
@@ -349,7 +280,7 @@ def equation(point, protocol):
     """
     raise NotImplementedError(
         "lab-03 · equation is yours to write (about 4 lines). "
-        "The book (make book) says more: lab-03, task 5"
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
@@ -365,7 +296,7 @@ def calibrate(points, protocols=NCCL_PROTOCOLS):
     """
     raise NotImplementedError(
         "lab-03 · calibrate is yours to write (about 9 lines). "
-        "The book (make book) says more: lab-03, task 5"
+        "The book (make book) says more: lab-03, task 4"
     )
 
 
@@ -373,3 +304,72 @@ def fastest_protocol(point, c_s, a_s, busbw_bytes_per_s, protocols):
     """Return the row of protocols that is fastest for a point. (Given.)"""
     ring = (*point[:2], c_s, a_s, busbw_bytes_per_s)
     return min(protocols, key=lambda row: predict_all_reduce_s(*ring, [row]))
+
+
+# --- Task 5: within a node, or across? -----------------------------------------------------------
+
+
+@checked
+def step_s(
+    weight_bytes, num_ranks, memory_bytes_per_s, tokens=1, flops_per_s=math.inf, element_bytes=2
+):
+    """Return the seconds of a step over `tokens` tokens, without communication, under two roofs.
+
+    A rank reads its share of the weights once, however many tokens there are, and multiplies each
+    token by every weight of its share: a multiplication and an addition, two flops. It does both
+    at the same time. A weight has element_bytes; flops_per_s is one rank's achieved arithmetic.
+    The attention over earlier tokens, small unless the context is long, is left out. Source:
+    Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.
+    """
+    raise NotImplementedError(
+        "lab-03 · step_s is yours to write (about 3 lines). "
+        "The book (make book) says more: lab-03, task 5"
+    )
+
+
+@checked
+def link_bytes_per_s(link):
+    """Return the bytes/s that a link of LINKS carries in one direction, from what is printed on it.
+
+    LINKS[link]["printed"] is (number, unit); the unit is "GB/s both directions" or
+    "Gb/s each direction".
+    """
+    raise NotImplementedError(
+        "lab-03 · link_bytes_per_s is yours to write (about 2 lines). "
+        "The book (make book) says more: lab-03, task 5"
+    )
+
+
+@checked
+def all_reduce_range_s(link, num_ranks, payload_bytes):
+    """Return (best_s, worst_s) of a ring all-reduce over a link of LINKS.
+
+    LINKS[link] has a range (lowest, highest) for each of c_s, a_s and busbw_bytes_per_s.
+    """
+    raise NotImplementedError(
+        "lab-03 · all_reduce_range_s is yours to write (about 6 lines). "
+        "The book (make book) says more: lab-03, task 5"
+    )
+
+
+@checked
+def tensor_parallel_sides(
+    weight_bytes,
+    memory_bytes_per_s,
+    num_ranks,
+    num_messages,
+    message_s,
+    tokens=1,
+    flops_per_s=math.inf,
+    element_bytes=2,
+):
+    """Return (paid_s, saved_s): what TP over num_ranks costs per step, and what it saves.
+
+    Paid: num_messages messages, whatever num_ranks is. Saved: what a step on one rank takes longer
+    than on num_ranks, both without communication. TP makes a token faster exactly when paid_s <
+    saved_s.
+    """
+    raise NotImplementedError(
+        "lab-03 · tensor_parallel_sides is yours to write (about 3 lines). "
+        "The book (make book) says more: lab-03, task 5"
+    )

@@ -140,90 +140,6 @@ def test_crossover_bytes__splits_the_time_in_half(lab):
 # --- Task 2 --------------------------------------------------------------------------------------
 
 
-@pytest.mark.points(8)
-@pytest.mark.waits_for(STEP_CHECK)
-def test_step_s__has_two_roofs(lab):
-    """A step reads the weights once, and multiplies once per token."""
-    # flops per byte read: of GPUs, of a slow one that always multiplies, and one in between
-    for ridge in (300, 150, 0.5, random.Random(15).randint(3, 40)):
-        weights, memory, flops = machine(ridge) if ridge != 300 else (16e9, 1e12, 300e12)
-        tokens_of_step = {1, 2, 7, 49, 64, int(ridge / 2) + 1, int(ridge) + 1, 10**6}
-        steps = product(some_ranks(), sorted(tokens_of_step), (2, 1, 4, 0.5))
-        for num_ranks, tokens, width in steps:
-            reading = Fraction(weights) / num_ranks / Fraction(memory)
-            arithmetic = Fraction(weights) / width * 2 * tokens / num_ranks / Fraction(flops)
-            result = lab.step_s(weights, num_ranks, memory, tokens, flops, width)
-            longer = "multiplying" if arithmetic > reading else "reading"
-            idea = (
-                f"a rank has {weights / num_ranks:.4g} bytes to read, once, which are "
-                f"{weights / width / num_ranks:.4g} weights, 2 flops each per token; here "
-                f"{longer} takes longer"
-            )
-            close(result, max(reading, arithmetic), idea, units=False)
-    weights, memory, flops = machine()
-    for more in ({}, {"tokens": 7 * 10**8}, {"flops_per_s": memory}):
-        result = lab.step_s(weights, 2, memory, **more)
-        close(result, weights / 2 / memory, "without flops_per_s, reading is the only roof")
-    # Printed rates of an H100: 295 tokens still wait for memory, 296 multiply.
-    roofs = [lab.step_s(16e9, 1, 3.35e12, tokens, 989e12) for tokens in (1, 295, 296)]
-    finite(*roofs)
-    assert roofs[0] == roofs[1] < roofs[2], f"1, 295 and 296 tokens take {roofs} s on an H100"
-
-
-@pytest.mark.points(3)
-def test_link_bytes_per_s__one_direction(lab):
-    """A rank's link carries one direction, in bytes."""
-    for link, rate in ONE_WAY.items():
-        both = "NVLink" in link or "PCIe" in link
-        idea = "what goes one way is half of both directions" if both else "8 bits are a byte"
-        close(lab.link_bytes_per_s(link), rate, idea)
-
-
-@pytest.mark.points(3)
-@pytest.mark.waits_for(RING_CHECK)
-def test_all_reduce_range_s__best_and_worst(lab):
-    """A bill is an interval, since boxes differ."""
-    ideas = {
-        "best_s": "best: low c, low a, high busbw",
-        "worst_s": "worst: high c and a, low busbw",
-    }
-    assert len(ENDS) == len(ONE_WAY) == 10
-    for link, num_ranks, payload in product(ENDS, some_ranks(), payloads()):
-        best, worst = (walk(num_ranks, payload, *end, rounds=2) for end in ENDS[link])
-        result = lab.all_reduce_range_s(link, num_ranks, payload)
-        close_tuple(result, {"best_s": best, "worst_s": worst}, ideas)
-
-
-@pytest.mark.points(5)
-@pytest.mark.waits_for(STEP_CHECK, "test_step_s__has_two_roofs")
-def test_tensor_parallel_sides__paid_and_saved(lab):
-    """TP pays when its messages cost less than the step it spares."""
-    idea = {
-        "paid_s": "paid = messages x seconds",
-        "saved_s": "saved = step on one rank - step on p ranks, of the same tokens",
-    }
-    weights, memory, flops = machine()
-    chance = random.Random(5)
-    for num_ranks, count, message_s, tokens in product(
-        some_ranks(), (1, chance.randint(2, 200)), (0.0, chance.uniform(1, 99) * us), (1, 4096)
-    ):
-        # 2-byte weights: a flop per byte and token
-        alone = max(weights / memory, weights * tokens / flops)
-        expected = {"paid_s": count * message_s, "saved_s": alone - alone / num_ranks}
-        work = (weights, memory, num_ranks, count, message_s)
-        close_tuple(lab.tensor_parallel_sides(*work, tokens, flops), expected, idea)
-        for more in ({}, {"tokens": 3**19}, {"flops_per_s": memory}) if tokens == 1 else ():
-            close_tuple(lab.tensor_parallel_sides(*work, **more), expected, idea)
-    for tokens, width in product((1, 1000), (1, 4)):
-        alone = max(weights / memory, weights / width * 2 * tokens / flops)
-        work = (weights, memory, 2, 64, 0.0, tokens, flops)
-        expected = {"paid_s": 0.0, "saved_s": alone / 2}
-        close_tuple(lab.tensor_parallel_sides(*work, element_bytes=width), expected, idea)
-
-
-# --- Task 3 --------------------------------------------------------------------------------------
-
-
 @pytest.mark.points(5)
 def test_reduce_scatter_s__is_half_a_ring(lab):
     """Reduce-scatter and all-gather are half a trip."""
@@ -256,7 +172,7 @@ def test_bus_bandwidth__is_what_nccl_tests_prints(lab):
     assert 444e9 < rate < 446e9, f"512 MiB over 8 H100 in {seconds_s} s is 445 GB/s, not {rate:.4g}"
 
 
-# --- Task 4 --------------------------------------------------------------------------------------
+# --- Task 3 --------------------------------------------------------------------------------------
 
 
 @pytest.mark.points(3)
@@ -353,7 +269,7 @@ def test_hierarchical_all_reduce_s__each_gpu_its_part(lab):
     assert measured < serial < 1.2 * measured, f"4 x 8 B200, 4 GiB: {serial:.4f} s"
 
 
-# --- Task 5 --------------------------------------------------------------------------------------
+# --- Task 4 --------------------------------------------------------------------------------------
 
 
 @pytest.mark.points(6)
@@ -492,6 +408,90 @@ def test_calibrate__predicts_what_was_not_measured(lab):
     for where, limit in (("up to 64 KiB", 0.10), ("between", 0.10), ("above 4 MiB", 0.10)):
         found = median(errors[where])
         assert found <= limit, f"payloads {where}: median error {found:.0%}, want {limit:.0%}"
+
+
+# --- Task 5 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.points(8)
+@pytest.mark.waits_for(STEP_CHECK)
+def test_step_s__has_two_roofs(lab):
+    """A step reads the weights once, and multiplies once per token."""
+    # flops per byte read: of GPUs, of a slow one that always multiplies, and one in between
+    for ridge in (300, 150, 0.5, random.Random(15).randint(3, 40)):
+        weights, memory, flops = machine(ridge) if ridge != 300 else (16e9, 1e12, 300e12)
+        tokens_of_step = {1, 2, 7, 49, 64, int(ridge / 2) + 1, int(ridge) + 1, 10**6}
+        steps = product(some_ranks(), sorted(tokens_of_step), (2, 1, 4, 0.5))
+        for num_ranks, tokens, width in steps:
+            reading = Fraction(weights) / num_ranks / Fraction(memory)
+            arithmetic = Fraction(weights) / width * 2 * tokens / num_ranks / Fraction(flops)
+            result = lab.step_s(weights, num_ranks, memory, tokens, flops, width)
+            longer = "multiplying" if arithmetic > reading else "reading"
+            idea = (
+                f"a rank has {weights / num_ranks:.4g} bytes to read, once, which are "
+                f"{weights / width / num_ranks:.4g} weights, 2 flops each per token; here "
+                f"{longer} takes longer"
+            )
+            close(result, max(reading, arithmetic), idea, units=False)
+    weights, memory, flops = machine()
+    for more in ({}, {"tokens": 7 * 10**8}, {"flops_per_s": memory}):
+        result = lab.step_s(weights, 2, memory, **more)
+        close(result, weights / 2 / memory, "without flops_per_s, reading is the only roof")
+    # Printed rates of an H100: 295 tokens still wait for memory, 296 multiply.
+    roofs = [lab.step_s(16e9, 1, 3.35e12, tokens, 989e12) for tokens in (1, 295, 296)]
+    finite(*roofs)
+    assert roofs[0] == roofs[1] < roofs[2], f"1, 295 and 296 tokens take {roofs} s on an H100"
+
+
+@pytest.mark.points(3)
+def test_link_bytes_per_s__one_direction(lab):
+    """A rank's link carries one direction, in bytes."""
+    for link, rate in ONE_WAY.items():
+        both = "NVLink" in link or "PCIe" in link
+        idea = "what goes one way is half of both directions" if both else "8 bits are a byte"
+        close(lab.link_bytes_per_s(link), rate, idea)
+
+
+@pytest.mark.points(3)
+@pytest.mark.waits_for(RING_CHECK)
+def test_all_reduce_range_s__best_and_worst(lab):
+    """A bill is an interval, since boxes differ."""
+    ideas = {
+        "best_s": "best: low c, low a, high busbw",
+        "worst_s": "worst: high c and a, low busbw",
+    }
+    assert len(ENDS) == len(ONE_WAY) == 10
+    for link, num_ranks, payload in product(ENDS, some_ranks(), payloads()):
+        best, worst = (walk(num_ranks, payload, *end, rounds=2) for end in ENDS[link])
+        result = lab.all_reduce_range_s(link, num_ranks, payload)
+        close_tuple(result, {"best_s": best, "worst_s": worst}, ideas)
+
+
+@pytest.mark.points(5)
+@pytest.mark.waits_for(STEP_CHECK, "test_step_s__has_two_roofs")
+def test_tensor_parallel_sides__paid_and_saved(lab):
+    """TP pays when its messages cost less than the step it spares."""
+    idea = {
+        "paid_s": "paid = messages x seconds",
+        "saved_s": "saved = step on one rank - step on p ranks, of the same tokens",
+    }
+    weights, memory, flops = machine()
+    chance = random.Random(5)
+    for num_ranks, count, message_s, tokens in product(
+        some_ranks(), (1, chance.randint(2, 200)), (0.0, chance.uniform(1, 99) * us), (1, 4096)
+    ):
+        # 2-byte weights: a flop per byte and token
+        alone = max(weights / memory, weights * tokens / flops)
+        expected = {"paid_s": count * message_s, "saved_s": alone - alone / num_ranks}
+        work = (weights, memory, num_ranks, count, message_s)
+        close_tuple(lab.tensor_parallel_sides(*work, tokens, flops), expected, idea)
+        for more in ({}, {"tokens": 3**19}, {"flops_per_s": memory}) if tokens == 1 else ():
+            close_tuple(lab.tensor_parallel_sides(*work, **more), expected, idea)
+    for tokens, width in product((1, 1000), (1, 4)):
+        alone = max(weights / memory, weights / width * 2 * tokens / flops)
+        work = (weights, memory, 2, 64, 0.0, tokens, flops)
+        expected = {"paid_s": 0.0, "saved_s": alone / 2}
+        close_tuple(lab.tensor_parallel_sides(*work, element_bytes=width), expected, idea)
 
 
 # --- The facts -----------------------------------------------------------------------------------
