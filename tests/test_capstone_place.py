@@ -319,6 +319,26 @@ def test_gathering_is_priced_as_two_collectives_of_all_ranks_tokens(ep_size):
     assert timing.messages_s(model, deepep, fixed, rank, 16) == pytest.approx(by_hand)
 
 
+def test_a_gather_and_a_scatter_take_what_nccl_took():
+    """Over NVLink every published pair lies inside the range; PCIe keeps its bus bandwidth."""
+    pairs = {}
+    for row in facts.load_rows(labs.folder("lab-03") / "measurements.jsonl"):
+        if row["kind"] in ("nccl_all_gather", "nccl_reduce_scatter"):
+            found = row["setting"]
+            key = found["gpu"].split()[1][:4], found["gpus"], found["bytes"]
+            pairs.setdefault(key, []).append(row["value"] * 1e-6)
+    assert len(pairs) == 7
+    for (gpu, *message), pair in pairs.items():
+        box = hardware.box(gpu)
+        best, typical, worst = (box.at(mood).gather_scatter_s(*message) for mood in (0, 0.5, 1))
+        assert len(pair) == 2 and best < sum(pair) < worst, (gpu, message)
+        assert typical == pytest.approx(sum(pair), rel=0.35)
+    pcie = hardware.box("l40s").at(hardware.TYPICAL)
+    c, a, busbw = pcie.line(pcie.box.link, 8)
+    by_hand = 2 * (c + 7 * a + 7 / 8 * 2**25 / busbw)
+    assert pcie.gather_scatter_s(8, 2**25) == pytest.approx(by_hand)
+
+
 def test_illegal_sizes_are_named_and_legal_ones_do_not_straddle_nodes():
     legal, forbidden = plans.legal_plans(models.read("qwen2.5-7b"), hardware.box("h100", 2))
     assert {plan.tp_size for plan in legal} == {1, 2, 4}  # 28 heads

@@ -56,6 +56,7 @@ where = plans.MEASUREMENTS
 meaning = {
     "memory_share": "of the printed bandwidth",
     "flops_share": "of the printed FLOP/s",
+    "gather_share": "of an NVLink's bus bandwidth, gathering or scattering",
     "overlap_lost": "of the shorter roof, not hidden",
     "attention_share": "of the FLOP/s, in attention",
     "expert_skew": "tokens^x of them choose independently",

@@ -21,8 +21,9 @@ def _shipped():
 
 # What no vendor prints. [best, typical, worst].
 CONSTANTS = {
-    # of the printed bandwidth that a step reaches, of the printed FLOP/s that GEMMs reach
-    **{name: _shipped()["reached"][name] for name in ("memory_share", "flops_share")},
+    # of the printed bandwidth that a step reaches, of the printed FLOP/s that GEMMs reach, of an
+    # NVLink's bus bandwidth that an all-gather and a reduce-scatter reach
+    **{n: _shipped()["reached"][n] for n in ("memory_share", "flops_share", "gather_share")},
     "overlap_lost": [0.15, 0.5, 1.0],  # of the lower roof that does not hide behind the higher one
     "attention_share": [0.60, 0.40, 0.20],  # the same for attention over a prompt
     "expert_skew": [0.75, 0.85, 1.0],  # tokens ** skew of them choose their experts independently
@@ -128,8 +129,10 @@ class Fixed:
             return labs.bill().fastest_all_reduce(ranks, payload_bytes, kernel, *line)[1]
         return self._ring_s(ranks, payload_bytes)
 
-    def _ring_s(self, ranks, payload_bytes):
-        bill, inside = labs.bill(), self.line(self.box.link, min(ranks, self.box.gpus_per_node))
+    def _ring_s(self, ranks, payload_bytes, share=1.0):
+        """`share` is the part of the bus bandwidth inside a node that the ring reaches."""
+        c, a, busbw = self.line(self.box.link, min(ranks, self.box.gpus_per_node))
+        bill, inside = labs.bill(), (c, a, share * busbw)
         if ranks <= self.box.gpus_per_node:
             return bill.ring_all_reduce_s(ranks, payload_bytes, *inside)
         nodes = ranks // self.box.gpus_per_node
@@ -142,13 +145,16 @@ class Fixed:
     def gather_scatter_s(self, ranks, payload_bytes):
         """An all-gather and a reduce-scatter of payload_bytes: an all-reduce's ring in two calls.
 
-        NCCL's alone: vLLM's own kernels make all-reduces.
+        NCCL's alone: vLLM's own kernels make all-reduces. Over NVLink, where those run, the bus
+        bandwidth is a long all-reduce's, to which an H100's switch adds: the two reach a share of
+        it. Over PCIe long ones reach 0.83 to 0.97 (aiconfigurator); a network is taken as PCIe.
         """
         if ranks == 1:
             return 0.0
         link = self.box.link if self.box.gpus_per_node > 1 else self.box.network
         launch = self.line(link, 2)[0]
-        return (self._ring_s(ranks, payload_bytes) + launch) * self.box.scale
+        share = self["gather_share"] if self.box.link["kernel_us"] else 1.0
+        return (self._ring_s(ranks, payload_bytes, share) + launch) * self.box.scale
 
     def all_to_all_s(self, ranks, payload_bytes):
         """Experts' tokens to all ranks; to those of other nodes over the network."""

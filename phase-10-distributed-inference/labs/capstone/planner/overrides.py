@@ -13,7 +13,7 @@ LINK, LINK_MAY = "c_us a_us busbw_gb_per_s".split(), "kernel_us kind printed sou
 MEASURED = "c_s a_s busbw_bytes_per_s".split()
 ROW_MAY, PLAN = "tokens_per_s tpot_s prompt output concurrency".split(), "replicas tp pp".split()
 SHARES = "memory_share flops_share attention_share overlap_lost expert_skew lockstep uneven"
-SHARES = [*SHARES.split(), "reserved_output"]
+SHARES = [*SHARES.split(), "gather_share", "reserved_output"]
 
 
 def read_text(path):

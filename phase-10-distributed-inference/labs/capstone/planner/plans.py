@@ -132,6 +132,7 @@ MEASUREMENTS = {
     "network": "the network between nodes (nccl-tests over two nodes)",
     "memory_share": "one decode step at batch 1 (it reads the weights: bytes over seconds)",
     "flops_share": "one long prefill (its arithmetic: FLOPs over seconds)",
+    "gather_share": "all_gather and reduce_scatter beside all_reduce (nccl-tests, inside a node)",
     "overlap_lost": "decode steps at batches around the change-over of the two roofs",
     "attention_share": "prefills of two lengths (the quadratic part)",
     "expert_skew": "how many experts a step of this batch really touches",
