@@ -293,11 +293,17 @@ class Screen:
             self.out.write_line(" " * 15 + line)
 
     def _at_hand(self):
-        """The first failed claim, or the first of the lowest open task; None when all is done."""
-        claims = self.entry["claims"]
+        """The first failed claim, or the first of the lowest open task, stretch tasks last; None
+        when all is done.
+        """
+        tasks, claims = tasks_of(self.lab), self.entry["claims"]
         failed = [claim for claim in claims if claim["outcome"] == "failed"]
         open_ = [claim for claim in claims if claim["outcome"] in ("todo", "waits")]
-        return next(iter(failed), None) or min(open_, key=lambda c: c["task"] or 99, default=None)
+
+        def order(claim):
+            return _is_stretch(tasks, claim), claim["task"] or 99
+
+        return next(iter(failed), None) or min(open_, key=order, default=None)
 
     def _next(self, claim):
         """The lines that say what is next; claim is the one at hand, None when all have passed."""
@@ -310,11 +316,13 @@ class Screen:
             return
         points, names = self.entry["points"], [c["function"] for c in self.entry["claims"]]
         if points["not_selected"] or points["not_reached"]:
-            # the first task after those of this run that is still to be written
+            # the first task after those of this run that is still to be written, or one before
             tasks = list(tasks_of(self.lab).values())
             behind = max((k for k, task in enumerate(tasks) if task.function in names), default=-1)
-            rest = [task for task in tasks[behind + 1 :] if is_open(self.lab, task.function)]
-            if rest:
+            open_ = [task for task in tasks if is_open(self.lab, task.function)]
+            proper = [task for task in open_ if not task.stretch]
+            after = [task for task in proper or open_ if task in tasks[behind + 1 :]]
+            if rest := after or proper:
                 yield from self._next_task(rest[0])
             else:
                 yield f"next: pytest {self.lab.prefix} grades the whole lab"

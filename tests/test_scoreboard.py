@@ -436,3 +436,28 @@ def test_the_stretch_counts_apart(course):
     undone = 'def f():\n    raise NotImplementedError("lab-08 · f is yours to write (1 line).")\n'
     course.add_lab("lab-08-x", undone, test)
     assert "Now you, lab-08" in course.pytest("lab-01", "lab-08", impl="starter").text
+
+
+def test_a_stretch_task_is_named_last(course):
+    """A stretch may stand before other tasks, as in lab 05 and the capstone."""
+    unwritten = """
+def {0}():
+    # BEGIN SOLUTION (task {1})
+    raise NotImplementedError("lab-08 · {0} is yours to write (1 line).")
+    # END SOLUTION
+"""
+    tasks = (("done", "1"), ("extra", "2, stretch"), ("later", "3"))
+    code = "".join(unwritten.format(*task) for task in tasks)
+    check = """
+@pytest.mark.points({1})
+def test_{0}__works(lab):
+    assert lab.{0}() is None
+"""
+    checks = (("done", 50), ("extra", 20), ("later", 30))
+    tests = "import pytest\n" + "".join(check.format(*one) for one in checks)
+    folder = course.add_lab("lab-08-x", code, tests)
+    written = re.sub("raise .*done is.*", "return None", code)
+    (folder / "starter.py").write_text(written, encoding="utf-8")
+    for arguments in ([], ["--task", "1"]):
+        text = course.pytest("lab-08", *arguments, impl="starter").text
+        assert "next: task 3, later" in text, text
