@@ -667,6 +667,25 @@ def test_a_closed_standard_output_gets_no_traceback():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("llama-3.1-8b --gpu h100", "It would win with 32 clients"),
+        ("deepseek-v3 --gpu h100 --nodes 2 --prompt 2000", "with 32 clients"),
+        ("qwen2.5-72b --gpu b200 --prompt 2000 --ttft 0.5 --tpot 0.03", "with 128 clients"),
+    ],
+)
+def test_what_is_said_of_another_number_of_clients_is_its_answer(asked, said, capsys):
+    asked = f"--model {asked} --gpus 8".split()
+    lines = run(capsys, *asked)[1].splitlines()
+    rival = next(line for line in lines if line.startswith("Runner-up: ")).split(",")[0][11:]
+    line = next(line for line in lines if said in line)
+    clients = said.split()[-2]
+    answer = json.loads(run(capsys, *asked, "--concurrency", clients, "--json")[1])
+    ends = {None: "then no plan keeps the limits.", rival: "clients instead of 64."}
+    assert line.endswith(ends.get(answer["choice"], f"then {answer['choice']} wins."))
+
+
 def test_the_page_has_both_sides_the_table_the_choice_and_what_to_type(capsys):
     asked = "--model qwen2.5-72b --gpu h100 --gpus 8 --nodes 2 --prompt 2000 --output 500"
     more = "--concurrency 64 --ttft 0.6 --tpot 0.03 --price 2.5"

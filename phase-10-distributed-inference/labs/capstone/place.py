@@ -307,7 +307,7 @@ def text(a):
     if a.forbidden:
         yield "  not legal: " + "; ".join(f"{n} ({', '.join(f)})" for n, f in a.forbidden.items())
     yield ""
-    yield from verdict_lines(model, box, load, a.found, shown)
+    yield from verdict_lines(a, limits)
     if a.options.pools and shown.times:
         yield from two_pools.lines(model, box, load, shown)
     if shown.times:
@@ -326,12 +326,15 @@ def assumptions(options, box):
     return f"network between nodes: {network}; limits: TTFT {ttft}, TPOT {tpot}{broken}"
 
 
-def verdict_lines(model, box, load, found, shown):
+def verdict_lines(a, limits):
+    model, box, load, found = a.model, a.box, a.load, a.found
     choice, rival = found["choice"], found["runner_up"]
     if choice is None:
-        yield "No plan keeps the limits: see what binds above; relax it, or add GPUs."
-        if not shown.times:
-            yield from too_small(model, box, load)
+        if any(candidate.times for candidate in a.candidates):
+            yield "No plan keeps the limits: see what binds above; relax it, or add GPUs."
+            return
+        yield "No plan holds the weights and one request: see what binds above."
+        yield from too_small(model, box, load)
         return
     per_gpu = [c.times["tokens_per_s"][1] / c.plan.num_gpus for c in (choice, rival) if c]
     yield f"Choice: {choice.name}, {per_gpu[0]:,.0f} tokens/s a GPU."
@@ -344,10 +347,12 @@ def verdict_lines(model, box, load, found, shown):
     )
     turning = plans.turning_concurrency(model, box, load, choice.plan, rival.plan)
     if turning:
-        yield f"It would win with {turning} clients instead of {load.concurrency}."
+        when = f"with {turning} clients instead of {load.concurrency}"
+        yield would_win(rival, when, model, box, replace(load, concurrency=turning), limits)
     turned = plans.deciding(model, box, load, choice.plan, rival.plan)
-    for name, end, measurement in turned:
-        yield f"It would win if {name} were at its {end}. Measure {measurement}."
+    for name, end, measurement, changed in turned:
+        when = f"if {name} were at its {end}"
+        yield f"{would_win(rival, when, model, changed, load, limits)} Measure {measurement}."
     if found["close"] and not turned:
         yield (
             "Their intervals overlap, but no constant alone turns the order: what they share "
@@ -355,6 +360,15 @@ def verdict_lines(model, box, load, found, shown):
         )
     if not found["close"]:
         yield "Their intervals do not overlap: the constants cannot turn this order."
+
+
+def would_win(rival, when, model, box, load, limits):
+    """A runner-up that passes the choice may still lose to a third plan, or break a limit."""
+    found = plans.choose(plans.evaluate_all(model, box, load)[0], *limits)["choice"]
+    if found and found.name == rival.name:
+        return f"It would win {when}."
+    then = f"{found.name} wins" if found else "no plan keeps the limits"
+    return f"It would pass the choice {when}; then {then}."
 
 
 def too_small(model, box, load):

@@ -152,7 +152,9 @@ MEASUREMENTS = {
 
 
 def deciding(model, box, load, first, second):
-    """[(constant, its value, the measurement)] that alone put the second plan before the first."""
+    """[(constant, its end, the measurement, the box with it)] that alone put the second plan
+    before the first.
+    """
     found = []
     for name in MEASUREMENTS:
         for mood in (hardware.BEST, hardware.WORST):
@@ -162,7 +164,7 @@ def deciding(model, box, load, first, second):
             rates = [_per_gpu(model, changed, plan, load) for plan in (first, second)]
             if rates[1] > rates[0]:
                 word = "best" if mood == hardware.BEST else "worst"
-                found.append((name, word, MEASUREMENTS[name]))
+                found.append((name, word, MEASUREMENTS[name], changed))
     return found
 
 

@@ -101,9 +101,9 @@ def _time_rows(model, box, load, candidate):
             for tp_size in (fewer, plan.tp_size)
         )
         paid, saved = (1e3 * (more - less) for more, less in zip(after, before, strict=True))
-        sign, word = ("<", "pays") if paid < saved else (">=", "does not pay")
+        word = "pays" if paid < saved else "does not pay"
         name = f"tp {fewer} to {plan.tp_size}: messages for reading"
-        yield _row(name, paid, sign, saved, f"ms added, ms saved: it {word}")
+        yield _row(name, paid, "<", saved, f"ms added, ms saved: it {word}")
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def _time_rows(model, box, load, candidate):
 def number(value):
     if isinstance(value, int) or value == int(value) and abs(value) < 1e6:
         return f"{int(value):,}"
-    return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:z,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def spread(values, show=seconds_text):

@@ -117,5 +117,6 @@ def lines(judged):
     for rule in (*TAKES, *FITS):
         *counts, regret = judge(rule, judged).values()
         cells = [" / ".join(map(str, count)) for count in counts]
-        rows.append([rule, *cells, "-" if regret is None else f"{regret:.1%}"])
+        name = "the planner" if rule == "here" else rule
+        rows.append([name, *cells, "-" if regret is None else f"{regret:.1%}"])
     return columns(rows, "lrrrr")
