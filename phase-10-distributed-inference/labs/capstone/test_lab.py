@@ -793,9 +793,21 @@ def mean(values):
     return float(sum(values) / len(values))
 
 
+OVER_A_STEP = "over a mean step of {:.4g} us, prefills included"
+
+
 def step_us(evidence):
     steps = [step for rank in evidence["ranks"] for step in rank["steps"]]
     return mean([step["end_us"] - step["start_us"] for step in steps])
+
+
+class Cost(float):
+    """(more - less) / whole, and where these come from, in words."""
+
+    def __new__(cls, more, less, whole, words):
+        cost = super().__new__(cls, (more - less) / whole)
+        cost.words = words.format(*map(float, (more, less, whole)))
+        return cost
 
 
 def expected_foreign(evidence):
@@ -826,9 +838,10 @@ def expected_of_ranks(evidence):
     if ratio <= 1.37:
         return "healthy", None, 0.0, numbers
     means = [mean(times) for times in computed_by(evidence)]
-    gained = means[rank] - max(means[:rank] + means[rank + 1 :])
     cause = "busy-neighbour" if foreign[rank] > 0.1 else "slow-rank"
-    return cause, rank, gained / step_us(evidence), numbers
+    words = f"rank {rank} computes {{:.4g}} us on average, the next longest {{:.4g}}; {OVER_A_STEP}"
+    others = max(means[:rank] + means[rank + 1 :])
+    return cause, rank, Cost(means[rank], others, step_us(evidence), words), numbers
 
 
 def expected_decode_transfer(evidence):
@@ -861,7 +874,8 @@ def expected_of_link(evidence):
     numbers |= dict(zip(("latency_us", "bytes_per_s"), expected_line(points), strict=True))
     means = [mean(map(sum, transferred(run))) for run in (evidence, evidence["healthy"])]
     cause = "unsteady-link" if ratios[0] <= 1.6 else "slow-link"
-    return cause, "link", (means[0] - means[1]) / step_us(evidence), numbers
+    words = f"a step transfers {{:.4g}} us on average, the healthy run's {{:.4g}}; {OVER_A_STEP}"
+    return cause, "link", Cost(*means, step_us(evidence), words), numbers
 
 
 def expected_in_flight(evidence):
@@ -882,7 +896,8 @@ def expected_of_requests(evidence):
     numbers = {"in_flight": in_flight}
     if in_flight - stages > -0.5:
         return "healthy", None, 0.0, numbers
-    return "starved", None, (stages - in_flight) / stages, numbers
+    words = "{:.0f} stages, {:.4g} requests in flight; over the {:.0f} stages"
+    return "starved", None, Cost(stages, in_flight, stages, words), numbers
 
 
 def makespan_us(stage_us, count):
@@ -908,7 +923,9 @@ def expected_of_stages(evidence):
     total, without = (
         makespan_us(times, len(done)) for times in (busy, [min(us, typical) for us in busy])
     )
-    return "slow-stage", busy.index(max(busy)), (total - without) / total, numbers
+    words = "makespan {:.0f} us, and {:.0f} with "
+    words += f"no stage above the typical {float(typical):.0f}; over the first"
+    return "slow-stage", busy.index(max(busy)), Cost(total, without, total, words), numbers
 
 
 def expected_of_start_up(evidence):
@@ -917,9 +934,13 @@ def expected_of_start_up(evidence):
     model = plan["model"]["num_key_value_heads"]
     copies = Fraction(says["kv_cache"]["kv_heads"] * plan["tp_size"], model)
     numbers = {"engines": engines, "copies": copies}
-    for cause, times in (("replicas", engines), ("copied-heads", copies)):
+    for cause, times, name in (
+        ("replicas", engines, "engines"),
+        ("copied-heads", copies, "copies"),
+    ):
         if times > 1:
-            return cause, None, (times - 1) / times, numbers
+            words = f"{{:.4g}} {name}, {{:.0f}} would do; over the first"
+            return cause, None, Cost(times, 1, times, words), numbers
     return "healthy", None, 0.0, numbers
 
 
@@ -933,7 +954,8 @@ def expected_of_overlap(evidence):
     waited, usually = (expected_share(run["spans"]) for run in (evidence, evidence["healthy"]))
     numbers = {"waited": waited, "usually_waited": usually}
     if waited - usually >= 0.1:
-        return "no-overlap", None, waited - usually, numbers
+        words = "waited {:.4g} of the step, usually {:.4g}"
+        return "no-overlap", None, Cost(waited, usually, 1, words), numbers
     return "healthy", None, 0.0, numbers
 
 
@@ -998,7 +1020,8 @@ def expect_finding(look, evidence, truth=None, idea="", expected=None, rel=1e-9)
     idea = f"where, of {cause}, as its docstring has it; None unless it says one{run}"
     expect_equal(found["where"], where, part="['where']", idea=idea)
     numbers_are(found["numbers"], decided_by, run)
-    close_part(found["cost"], cost, "['cost']", f"cost, as its docstring has it{run}", rel)
+    words = getattr(cost, "words", f"0.0, for {cause}")
+    close_part(found["cost"], cost, "['cost']", f"cost: {words}{run}", rel, units=False)
 
 
 def numbers_are(given, decided_by, run=""):
