@@ -9,6 +9,7 @@ from labbook.labs import model, solution
 lab02 = solution("lab-02")
 capstone = solution("capstone")
 
+from incidents import look as looking  # noqa: E402
 from incidents import recorded, simulated  # noqa: E402
 
 known = recorded.answers()
@@ -139,6 +140,12 @@ for name, fault in kinds:
     worst = steps[int(0.99 * len(steps))]
     link_rows.append([name, f"{median_of[name] / 1e3:.1f}", f"{worst / 1e3:.1f}"])
 ratio = median_of["unsteady: one step in ten"] / median_of["healthy"]
+
+copied, doubled = (recorded.load(number_of(cause)) for cause in ("copied-heads", "replicas"))
+found = [capstone.look_at_ranks(copied), capstone.look_at_ranks(doubled)]
+found.append(capstone.look_at_link(copied))
+silent = not looking.has_collectives(doubled)
+no_rank_is_slow = {look["cause"] for look in found} == {"healthy"}
 
 starved = capstone.diagnose(recorded.load(number_of("starved")))
 

@@ -114,12 +114,15 @@ def steps(lab, evidence):
     kind = next(key for key in STEPS if key in evidence)
     for name in [*STEPS[kind].split(), "diagnose"]:
         direct = name in ("share_waited", "stage_times")
+        if name in ("decode_transfer", "look_at_link") and not look.has_collectives(evidence):
+            print(f"  {name:20}does not apply: these ranks make no collectives")
+            continue
         try:
             found = getattr(lab, name)(evidence[kind] if direct else evidence)
         except NotImplementedError:
             print(f"  {name:20}not written yet")
             continue
-        except Exception as error:  # engines of their own, say, have no transfer to be looked at
+        except Exception as error:  # the learner's own
             print(f"  {name:20}{type(error).__name__}: {error}")
             continue
         if name == "diagnose":
@@ -132,7 +135,7 @@ def _brief(found):
     """A finding or numbers, in a line."""
     if isinstance(found, dict):
         where = f", where {found['where']}" if found["where"] is not None else ""
-        return found["cause"] + where + (f", cost {found['cost']:.1%}" if found["cost"] else "")
+        return found["cause"] + where + (f", cost {found['cost']:z.1%}" if found["cost"] else "")
     if isinstance(found, (list, tuple)):
         return ", ".join(map(_brief, found))
     return f"{found:.4g}"
@@ -142,8 +145,8 @@ def read(lab, number):
     """Print what the learner's functions say of each recording of a number."""
     answer = answers()[number]
     for repeat in range(repeats(number)):
-        print(f"recorded, {name_of(number, repeat)}")
         evidence = load(number, repeat)
+        print(f"{name_of(number, repeat)}  {look.planned(evidence)}")
         if steps(lab, evidence):
             say(lab, evidence, answer)
 
@@ -172,7 +175,7 @@ def say(lab, evidence, answer, live=False):
         return
     found = lab.diagnose(evidence)
     print(f"  {'cause':7}{found['cause']}", f"  {'where':7}{found['where']}", sep="\n")
-    print(f"  {'cost':7}{found['cost']:.1%}")
+    print(f"  {'cost':7}{found['cost']:z.1%}")
     decided = ", ".join(f"{name} {value:.4g}" for name, value in found["numbers"].items())
     print(f"  {'by':7}{decided}")
     told = {key: found[key] for key in ("cause", "where")}

@@ -66,7 +66,7 @@ def _timings(evidence):
 
 def _ranks(evidence):
     """Compute, wait and transfer of each rank, and one decode step of today."""
-    rows = [["decode steps", "rank", "computes", "waits", "transfers", "step", "worst in 100"]]
+    rows = [["day", "rank", "computes", "waits", "transfers", "step", "worst in 100"]]
     for day, run in (("today", evidence), ("healthy", evidence["healthy"])):
         for rank, parts in enumerate(_parts_of_decode_steps(run)):
             middle = [f"{statistics.median(times) / 1e3:.2f}" for times in zip(*parts, strict=True)]
@@ -78,7 +78,13 @@ def _ranks(evidence):
     chosen = at[len(at) // 2]
     bars = [_bar_of_a_step([of[chosen] for of in steps], rank) for rank in range(len(steps))]
     title = f"one decode step, number {chosen}: " + _legend()
-    return columns(rows, "lrrrrrr"), [title, *(f"rank {n} {bar}" for n, bar in enumerate(bars))]
+    table = ["decode steps: medians in ms, each column by itself", *columns(rows, "lrrrrrr")]
+    return table, [title, *(f"rank {n} {bar}" for n, bar in enumerate(bars))]
+
+
+def has_collectives(evidence):
+    """Whether these ranks are of one engine; engines of their own send each other nothing."""
+    return any(step["collectives"] for step in evidence["ranks"][0]["steps"])
 
 
 def _decodes(step):
@@ -140,7 +146,7 @@ def _legend():
 
 def _stages(evidence):
     """Busy time of each stage, and the first microbatches as they went through."""
-    rows = [["stage", "busy today", "healthy"]]
+    rows = [["stage", "busy today, median", "healthy"]]
     both = zip(evidence["microbatches"], evidence["healthy"]["microbatches"], strict=True)
     for stage, runs in enumerate(both):
         busy = [statistics.median(done - had for _, had, done, _ in run) / 1e3 for run in runs]
