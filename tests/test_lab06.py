@@ -162,6 +162,9 @@ def test_each_recording_can_be_looked_at_and_is_not_given_away():
         assert done.returncode == 0, done.stderr
         assert "rank 0" in done.stdout and "Your guess" in done.stdout
         assert "--fault" not in done.stdout
+    told = {n: " ".join(clinic("show", n).stdout.split()) for n in ("2", "4")}
+    assert "Traceback (most recent call last):" in told["2"]  # what decides is not cut off
+    assert "Received data size doesn't match expected size" in told["4"]
     unknown = clinic("show", str(max(numbers) + 1))
     assert unknown.returncode == 2 and "wrong-address" not in unknown.stderr
 

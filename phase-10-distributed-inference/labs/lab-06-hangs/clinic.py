@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import looks
@@ -50,8 +51,7 @@ def show(evidence):
             print(f"  socket  {one['state']:11} {one['local']} {one['remote']}")
         if len(rank["sockets"]) > 8:
             print(f"  and {len(rank['sockets']) - 8} more")
-        for line in rank["log"][-6:]:
-            print(f"  log     {line[:150]}")
+        _last_lines(rank["log"], 10)
     if server := evidence.get("server"):
         _server(server)
     print(
@@ -64,8 +64,14 @@ def _server(server):
     print(f"\nGET /health at the two looks: {' '.join(map(str, server['health']))}")
     for name, seen in server["processes"].items():
         print(f"  {name}: {seen['state']}; {' < '.join(seen['stack'][:4])}")
-    for line in server["log"][-6:]:
-        print(f"  log     {line[:150]}")
+    _last_lines(server["log"], 6)
+
+
+def _last_lines(log, count):
+    """Whole ones: what decides may stand at the end of a line."""
+    indents = {"initial_indent": "  log     ", "subsequent_indent": " " * 10}
+    for line in log[-count:]:
+        print(textwrap.fill(line, 100, break_on_hyphens=False, **indents))
 
 
 def _in_a_line(evidence):
