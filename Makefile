@@ -104,11 +104,11 @@ experts: $(VENV)/.group-labs ## run two tiny mixtures of experts on vLLM in four
 
 .PHONY: incident
 incident: $(VENV)/.group-torch $(VENV)/.group-labs ## replay a capstone incident live: make incident NAME=slow-rank (Linux, root)
-	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents replay $(NAME)
+	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents replay $(or $(NAME),-h)
 
 .PHONY: hang
 hang: $(VENV)/.group-torch $(VENV)/.group-labs ## make one hang of lab 06 live, beside its recording: make hang NAME=idle-rank (Linux)
-	@$(PY) $(LABS)/lab-06-hangs/clinic.py replay $(NAME)
+	@$(PY) $(LABS)/lab-06-hangs/clinic.py replay $(or $(NAME),-h)
 
 .PHONY: record-incidents
 record-incidents: $(VENV)/.group-torch $(VENV)/.group-labs ## record all capstone incidents again (Linux, root, quiet)
