@@ -117,6 +117,21 @@ def test_an_unexplained_model_is_not_called_wrong():
     )
 
 
+@pytest.mark.parametrize(
+    ("weights", "cause"),
+    [  # the whole of one GPU, 14.9888, halved; the ledger without its rope table; and less
+        (7.4944, "an even share"),
+        (7.4810, "the rope table is missing"),
+        (7.4790, "the parameters alone"),
+        (7.4000, "a tensor of the ledger is missing"),
+    ],
+)
+def test_weights_below_the_ledger_are_no_buffers(weights, cause):
+    found = solution.reconcile(v0_log([weights] * 2), model("llama-3.1-8b"), 2)
+    assert (found["verdict"], found["findings"]) == ("unexplained", ["weights missing"])
+    assert all(cause in line["cause"] for line in found["lines"][:2])
+
+
 def test_published_opt_leaves_a_named_remainder():
     quoted = json.loads((LAB.path / "captures/quoted-logs/quoted.json").read_text())
     for case in quoted["not_explained"]:

@@ -16,7 +16,7 @@ _WRONG = {
     "heavier rank",
     "kv not sharded",
 }
-_UNEXPLAINED = {"weights unexplained", "kv unexplained"}
+_UNEXPLAINED = {"weights unexplained", "weights missing", "kv unexplained"}
 
 
 class Ledger(NamedTuple):
@@ -36,7 +36,7 @@ def reconcile(log, model, tp_size, pp_size, block_size, ledger):
     is more than 5 %) or "off".
     verdict: "consistent", "wrong split", "unexplained" or "nothing to check"; findings: words from
     "pipeline not applied", "tensor parallel not applied", "different split", "heavier rank",
-    "kv not sharded", "kv unexplained", "weights unexplained", "quantized".
+    "kv not sharded", "kv unexplained", "weights unexplained", "weights missing", "quantized".
     """
     model = model | {"dtype_bytes": DTYPE_BYTES.get(log["dtype"], model["dtype_bytes"])}
     found = [  # (line, findings)
@@ -98,19 +98,34 @@ def _weights_line(worker, model, tp_size, pp_size, log, ledger):
     if rank is not None and rank < tp_size * pp_size:
         stages = [rank // tp_size]
     weights = [ledger.rank_weights(model, tp_size, pp_size, stage) for stage in stages]
-    totals = [parts["total_bytes"] / GIB for parts in weights]
-    expected = min(totals, key=lambda total: abs(total - reported))
-    off = abs(reported - expected)
-    exact = off <= 0.5 * 10 ** -worker["weights_decimals"] + _EXACT_GIB
-    close = off <= 0.05 * expected
+    parts = min(weights, key=lambda parts: abs(parts["total_bytes"] / GIB - reported))
+    expected = parts["total_bytes"] / GIB
+    off, printed = abs(reported - expected), 0.5 * 10 ** -worker["weights_decimals"] + _EXACT_GIB
+    exact, close = off <= printed, off <= 0.05 * expected
     cause, findings = "", []
-    if close and not exact:
+    if close and not exact and reported < expected:
+        whole = ledger.rank_weights(model, 1, 1, 0)["total_bytes"]
+        cause = _what_is_missing(reported, printed, parts, whole / (tp_size * pp_size))
+        findings = ["weights missing"]
+    elif close and not exact:
         cause = "buffers and workspaces nobody itemised"
     elif not exact:
         split = _applied_split(reported, model, tp_size, pp_size, log, ledger)
         cause, findings = _explain(split, tp_size, pp_size)
     claim = "weights" if worker["who"] is None else f"weights ({worker['who']})"
     return _line(claim, rank, expected, reported, "GiB", exact, cause, close), findings
+
+
+def _what_is_missing(reported, printed, parts, even_share):
+    """What a log left out that says less than the ledger: a buffer only makes it say more."""
+    alone = parts["parameters_bytes"]
+    causes = {
+        "an even share, though some tensors are whole on every rank": even_share,
+        "the rope table is missing": alone + parts["allocator_rounding_bytes"],
+        "the parameters alone": alone,
+    }
+    off, cause = min((abs(reported - size / GIB), cause) for cause, size in causes.items())
+    return f"too little: {cause if off <= printed else 'a tensor of the ledger is missing'}"
 
 
 def _applied_split(reported, model, tp_size, pp_size, log, ledger):
