@@ -174,6 +174,11 @@ WRONG = {  # what is done to both ranks' schedules -> what the machine must say
     "send twice": (SCATTER, lambda o: [o[0], o[1], o[2], o[2], *o[3:]], "to rank 1 twice"),
     "no add": (SCATTER, lambda o: without(o, "add"), "lacks the share"),
     "add twice": (SCATTER, lambda o: o + [op for op in o if op[0] == "add"], "twice"),
+    "peer for chunk": (
+        SCATTER,
+        lambda o: [[*op[:2], op[3], op[3]] if op[0] in ("post_recv", "wait") else op for op in o],
+        "never sends it (it sends y[0])",
+    ),
     "add early": (SCATTER, lambda o: swapped(o, "add", "wait"), "before waiting"),
     "send early": (SCATTER, lambda o: swapped(o, "gemm", "send"), "before its GEMM"),
     "unknown verb": (GATHER, lambda o: [["gather", "x", 0, 1], *o], "is none of"),

@@ -156,8 +156,7 @@ def test_every_task_has_its_place_in_the_chapters(built):
         text = "".join(
             page.read_text("utf-8") for page in built.glob("*.html") if page.stem != "print"
         )
-        elsewhere = {10, 11} if prefix == "lab-02" else set()  # which train, with Torch
-        assert {int(task) for task in re.findall(pattern, text)} == set(written(prefix)) - elsewhere
+        assert {int(task) for task in re.findall(pattern, text)} == set(written(prefix))
 
 
 def redrawn(page, number):

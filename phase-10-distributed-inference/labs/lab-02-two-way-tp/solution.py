@@ -273,7 +273,7 @@ def treatment(full_shape, rank_shapes):
     experts; rank_shapes: one or more. Returns "replicated" (all alike and whole); "rows" (out),
     "columns" (in) or "experts", the one dimension in which the ranks' parts add up to the whole; or
     "rows, part copied" (their rows add up to more: KV heads held twice, padding). Parts need not be
-    equal, and one may be empty.
+    equal: one may be empty, or larger than the whole.
     ValueError, in words of your own, when no treatment of one dimension gives these shapes.
     """
     # BEGIN SOLUTION (task 8)
@@ -360,6 +360,7 @@ def gemm_reduce_scatter_schedule(num_ranks, rank):
 
     "gemm" of "y" makes a rank's partial sum of one chunk; the owner of a chunk must end with the
     sum over all ranks, each counted once. A partial sum may leave as soon as its GEMM is done.
+    Rank 1's of chunk 0 comes to rank 0 by ["post_recv", "y", 0, 1].
     Receives, sends and waits as in all_gather_gemm_schedule. Returns a list of operations.
     """
     # BEGIN SOLUTION (task 11)

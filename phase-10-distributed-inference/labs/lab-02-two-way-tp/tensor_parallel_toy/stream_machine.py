@@ -275,7 +275,9 @@ class _Machine:
         if verb == "wait_send":
             why = "which posts no receive for it"
             return f"rank {rank} waits until {what} has left for rank {peer}, {why}"
-        why = "which never sends it"
+        sends = [op for op in self.schedules[peer] if op[:2] == ("send", tensor)]
+        sent = [op[2] for op in sends if op[3] == rank]
+        why = "which never sends it" + "".join(f" (it sends {tensor}[{n}])" for n in sent[:1])
         if self._message(tensor, chunk, peer, rank).sent_at is not None:
             why = "and it is queued behind a send that nobody receives"
         elif ("send", tensor, chunk, rank) in self.schedules[peer]:
