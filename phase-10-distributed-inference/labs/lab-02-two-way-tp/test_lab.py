@@ -559,10 +559,13 @@ def test_treatment__refuses_what_is_no_split(lab):
 @pytest.mark.timeout(600)  # starts vLLM twice
 @pytest.mark.waits_for("test_rank_weights__counts_each_term_on_each_stage")
 @pytest.mark.waits_for("test_treatment__tells_rows_columns_experts_and_copies")
+@pytest.mark.waits_for("test_treatment__refuses_what_is_no_split")
 def test_treatment__and_bytes_of_a_live_engine(lab, measure):
     """Live at TP=2: every shape and byte is the ledger's, residual 0."""
+    test_treatment__tells_rows_columns_experts_and_copies(lab)  # all before an engine is started
+    test_treatment__refuses_what_is_no_split(lab)
     one, two = capture("tp1"), capture("tp2")
-    expect_ledger(lab, one["config"], one["ranks"], two["ranks"])  # before an engine is started
+    expect_ledger(lab, one["config"], one["ranks"], two["ranks"])
     one, two = measure(1), measure(2)
     expect_ledger(lab, two["config"], one["reports"], two["reports"])
 
@@ -629,9 +632,7 @@ def test_collectives_per_step__as_workers_counted_them(lab):
 @pytest.mark.waits_for("test_collectives_per_step__as_workers_counted_them")
 def test_collectives_per_step__of_a_live_engine(lab, measure):
     """Live at TP=2: two all-reduces per layer, one more, one gather."""
-    recorded = capture("tp2")  # before an engine is started
-    steps = recorded["ranks"][0]["steps_together"]
-    check_bill(lab, recorded["config"], 2, steps, [6, 11], "tp2")
+    test_collectives_per_step__as_workers_counted_them(lab)  # before an engine is started
     run = measure(2)
     for report in run["reports"]:
         for key, lengths in [("steps", [6]), ("steps_together", [6, 11])]:  # of two_way.PROMPTS
