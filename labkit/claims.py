@@ -104,6 +104,7 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
         return _outcome("failed", text)
     own = excinfo.traceback[-1].path == path  # raised by the learner's own file
     if isinstance(error, Unexpected) and recorder.calls:
+        recorder.calls.rotate(error.calls_after)  # what is spoken of is now the last
         raised = recorder.error if error.__context__ is recorder.error else None
         line = raised and not error.__suppress_context__ and line_in(raised, str(path))
         where = f"{path.name} line {line}: " if line else ""

@@ -19,7 +19,10 @@ class Unexpected(AssertionError):
     """What came back is not what was expected.
 
     part: which part of the result is spoken of. drawing: lines to be shown as they are.
+    calls_after: how many calls were made after the one that is spoken of.
     """
+
+    calls_after = 0
 
     def __init__(self, text, part="", drawing=""):
         super().__init__(text)

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.conftest import LABS, ROOT, Course
+
 SOLVED = "test_shards__are_equal_blocks_in_rank_order"
 
 
@@ -153,6 +155,17 @@ def test_a_check_that_stumbles_over_a_result_names_the_call_before(course):
     test = "def test_it(lab):\n    assert lab.f(n=3)[0] == 1\n"
     course.add_lab("lab-08-x", "def f(n):\n    return {}\n", test)
     assert "after f(n=3): KeyError: 0" in course.pytest("lab-08").text
+
+
+def test_a_sentence_about_one_rank_shows_what_that_rank_was_given(tmp_path):
+    course = Course(tmp_path, next((ROOT / LABS).glob("lab-05-*")))
+    right = (course.lab / "solution.py").read_text(encoding="utf-8")
+    wrong = right.replace("group.reduce_scatterv(partial, sizes)", "group.all_reduce(partial)")
+    course.starter.write_text(wrong, encoding="utf-8")
+    text = course.pytest("lab-05", "-k", "gathered_rank", "--call", impl="starter").text
+    said = r"gathered_rank\(x\[3, 6\],.*sizes=\[3, 5\].* on rank 0: .* expected .*\[3, 6\]"
+    assert re.search(said, " ".join(text.split()))
+    assert "ids = array([[2, 3],\n       [3, 2],\n       [1, 0]])" in text
 
 
 def test_a_generator_is_judged_by_the_check(course):

@@ -18,6 +18,11 @@ the smallest logits are chosen.
 argsort sorts upwards: the best come last unless the logits are negated.
     np.argsort(-logits  ->  np.argsort(logits
 
+route__sorts_the_softmax
+the softmax is sorted, in which logits far below the largest are all 0 and tie.
+exp is 0 below about -745: the order of what is sent there is lost. Sort the logits.
+    np.argsort(-logits  ->  np.argsort(-softmax(logits)
+
 route__returns_them_in_order_of_id
 the chosen experts are sorted by id.
 The same set, but the best is to come first, and the weights go with it.
@@ -820,6 +825,22 @@ def attention_part__takes_out_no_negative_maximum(q, k, v):
         exps = np.exp(scores - top[:, None])
         total = exps.sum(axis=1)
         return np.einsum("hp,phd->hd", exps / total[:, None], v), top + np.log(total)
+
+
+def expected_busiest__takes_the_ranks_for_independent(shares, rows):
+    """the ranks' counts are taken to be independent, though they sum to rows.
+
+    A row that falls on one rank falls on no other: many here are few elsewhere.
+    Rejected by: test_expected_busiest__is_the_mean_over_all_outcomes
+    """
+    expected = 0.0
+    for most in range(rows):
+        fits = 1.0
+        for share in shares:
+            counts = range(most + 1)
+            fits *= sum(math.comb(rows, n) * share**n * (1 - share) ** (rows - n) for n in counts)
+        expected += 1 - fits
+    return expected
 
 
 def lockstep_rank__says_only_whether(batches, hidden_size, check_every, group):

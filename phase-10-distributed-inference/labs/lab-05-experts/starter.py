@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [9a110c3e0b76]
+# lab-05 starter: write where NotImplementedError stands. [bf99fe1319a7]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -302,8 +302,8 @@ def context_rank(q, k, v, group):
     q is the same on every rank; k and v [positions, heads, head_dim] are this rank's positions:
     every c-th, c being the ranks, so that a short request may leave a rank without any, and an
     empty one all of them: then the output is zero. Two collectives: an all-gather of every rank's
-    lse [1, heads], and an all-reduce of its addend [heads, head_dim], divided by the sum of the
-    ranks' shares before it or after it. Source: vLLM `cp_lse_ag_out_ar`,
+    lse [1, heads], axis=0, and an all-reduce of its addend [heads, head_dim], divided by the sum of
+    the ranks' shares before it or after it. Source: vLLM `cp_lse_ag_out_ar`,
     --prefill-context-parallel-size.
     """
     raise NotImplementedError(

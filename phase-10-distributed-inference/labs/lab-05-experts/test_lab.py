@@ -1161,12 +1161,19 @@ def expect_ids(given, expected, idea, part=", its ids"):
 
 
 def expect_ranks(results, expected, idea, marked=False, alone=True):
-    """Every rank returned what it should. alone: to one rank, another idea is told."""
+    """Every rank returned what it should. alone: to one rank, another idea is told.
+
+    The last calls are the ranks', in their order: the sentence shows that of the rank it names.
+    """
     idea = ALONE if alone and len(expected) == 1 else idea
     for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
         atol = 1e-6 if marked else ATOL
         part = f" on rank {rank}"
-        expect_close(y, wanted, atol=atol, idea=idea, part=part)
+        try:
+            expect_close(y, wanted, atol=atol, idea=idea, part=part)
+        except Unexpected as error:
+            error.calls_after = len(expected) - 1 - rank
+            raise
 
 
 def expect_traffic(ledger, expected, p, idea, any_order=0):
