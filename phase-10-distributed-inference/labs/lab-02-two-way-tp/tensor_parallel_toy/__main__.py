@@ -53,7 +53,7 @@ def parser():
     for command in (test, profile):
         command.add_argument("--link", default="auto", metavar="LINK",
                              help="gloo or NCCL (auto), or simulated:1gbit")  # fmt: skip
-    profile.add_argument("--steps", type=int, default=12, help="measured steps per mode")
+    profile.add_argument("--steps", type=int, default=8, help="measured steps per mode")
     profile.add_argument("--details", action="store_true", help="print a table of all modes too")
     profile.add_argument("--out", default="toy-profile", help="folder for the results")
     profile.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")

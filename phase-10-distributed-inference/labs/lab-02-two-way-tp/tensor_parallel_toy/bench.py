@@ -118,7 +118,7 @@ def synchronize(tp):
         torch.cuda.synchronize()
 
 
-def profile(tp, config, steps=12, out="toy-profile", details=False):
+def profile(tp, config, steps=8, out="toy-profile", details=False):
     """Everything `python -m tensor_parallel_toy profile` does -> {"ok", "folder"}."""
     if tp.size < 2:
         raise ValueError("one rank has nobody to talk to: profile with 2 ranks or more")
@@ -143,6 +143,9 @@ def profile(tp, config, steps=12, out="toy-profile", details=False):
     print("\n".join(lines(result, details)))
     if simulated:
         print("no plain and no DTensor here: collectives do not pass the simulated link")
+    elif tp.device.type == "cpu":
+        print("messages are copied here by the cores that multiply, so little of them is hidden; "
+              "over a slow link overlap pays: profile --link simulated:1gbit")  # fmt: skip
     print(
         f"{time.monotonic() - began:.0f} s; in {folder}: timeline.svg, curves.svg, trace.json "
         "(for ui.perfetto.dev)" + ("" if details else "; --details prints the table")
