@@ -40,8 +40,9 @@ embedding = lab02.parameters(llama)[0]
 half = math.prod(lab02.rank_shape(embedding, llama, 2)) * llama["dtype_bytes"]
 
 
-def verdict(line):
-    """What startup_ledger.py says of one line of a log of our model, started at TP=2."""
+def verdict(gib):
+    """What startup_ledger.py says of our model's line with so many GiB, started at TP=2."""
+    line = f"Loading model weights took {gib} GB"
     folder = lab("lab-02").path
     path = os.pathsep.join([str(ROOT), str(folder.parent)])
     words = [folder / "startup_ledger.py", "-", "--config", "llama-3.1-8b", "--tp", "2"]

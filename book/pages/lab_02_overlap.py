@@ -1,5 +1,7 @@
 """What overlap hides on two links."""
 
+import json
+
 import figures
 from figures.overlap import replays
 from labbook.labs import capture, mistakes, model, solution
@@ -37,4 +39,6 @@ step_rows = [
     for name, modes in ((f"a link of {speed}", slow), ("loopback", fast))
 ]
 bank = {mistake.name: mistake.function for mistake in mistakes("lab-02")}
-first_order = bank["all_gather_gemm_schedule__waits_for_all_chunks_first"](2, 0)
+gathered_first = bank["all_gather_gemm_schedule__waits_for_all_chunks_first"](2, 0)
+in_order = [json.dumps(operation) for operation in gathered_first]
+first_order = "\n".join("  ".join(in_order[at : at + 3]) for at in range(0, len(in_order), 3))

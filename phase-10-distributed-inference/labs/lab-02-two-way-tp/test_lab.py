@@ -321,7 +321,8 @@ def why_sizes(sizes, expected, model, memory, tokens):
     if not wrong:
         return "a list of all sizes that fit, in the order of tp_sizes"
     if not splits_heads(model, wrong[0]):
-        heads = f"{model['num_heads']} query heads and {model['num_kv_heads']} KV heads"
+        heads = f"{model['num_heads']} query heads and {(kv := model['num_kv_heads'])} KV head"
+        heads += "s" * (kv > 1)
         return f"{heads} cannot be split over {wrong[0]} ranks"
     held = expected_kv_bytes(model, wrong[0], 1, 0, model["dtype_bytes"])
     return (

@@ -63,10 +63,10 @@ def page(one, many, lab):
 
 
 def _title(model, ranks):
-    first, versions = ranks[0], ranks[0]["versions"]
+    first, versions, kv = ranks[0], ranks[0]["versions"], model["num_kv_heads"]
     return [
         f"tiny Llama, {model['num_layers']} layers, hidden {model['hidden_size']}, "
-        f"{model['num_heads']} heads, {model['num_kv_heads']} KV heads, float32, seed 0",
+        f"{model['num_heads']} heads, {kv} KV head{'s' * (kv > 1)}, float32, seed 0",
         f"vLLM {versions['vllm']}, torch {versions['torch']}, {len(ranks)} ranks on "
         f"{first['platform']} ({first['device']}), {first['backend']}",
     ]
