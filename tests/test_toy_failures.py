@@ -70,6 +70,7 @@ def test_a_size_that_does_not_divide_is_named(sizes, words):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("options", "says"),
     [
