@@ -58,6 +58,11 @@ Each block holds other outputs; adding them mixes unrelated features and loses t
     all_gather  ->  all_reduce
     outputs], axis=-1)  ->  outputs])
 
+column_parallel__drops_a_batch_of_one
+a batch of one is taken for no batch.
+x [1, tokens, in] gives [1, tokens, out]: all dimensions stay but the last one.
+    outputs = shards(  ->  x = x[0] if x.shape[:-2] == (1,) else x; outputs = shards(
+
 column_parallel__stacks_the_blocks_on_the_tokens
 the blocks are concatenated along the tokens.
 Every rank has all tokens and some outputs: the blocks stand side by side along the outputs.
@@ -182,6 +187,11 @@ legal_tp_sizes__looks_at_the_smallest_width
 only the smallest width is looked at.
 18 is divided by 9, and 24 is not: every width must be divided.
     *widths  ->  min(widths)
+
+legal_tp_sizes__looks_at_two_widths
+only the first two widths are looked at, such as the MLP's and the vocabulary.
+Every width in the list must be divided.
+    *widths  ->  *widths[:2]
 
 legal_tp_sizes__looks_at_the_last_width
 only the last width is looked at.

@@ -24,7 +24,14 @@ from labkit.expect import (
 )
 
 RANKS = (4, 1, 2, 3, 8)
-MORE_RANKS = (5, 6, 7, 12, 16, 64)  # one layer each: a count that is no power of two, or large
+MORE_RANKS = {  # one layer each: a count that is no power of two, or large; all of x but its inputs
+    5: (1, 3),
+    6: (4, 1),
+    7: (5, 2),
+    12: (3, 3),
+    16: (20,),
+    64: (2,),
+}
 GROUPS = (4, 1, 2, 3, 6)  # of ranks that run one by one: when graded, each is a process
 # float64 rounding of sums over at most 80 products of numbers near 1, added in another order; what
 # a marked collective returns is hundreds of times further from the same numbers unmarked
@@ -412,8 +419,8 @@ def linear_layers():
         yield draw(2, 5, many), draw(few, many), num_ranks
         yield np.zeros((1, few)), draw(few, few), num_ranks
         yield 300 * draw(1, num_ranks), draw(num_ranks, num_ranks), num_ranks  # one per rank
-    for num_ranks in MORE_RANKS:
-        yield draw(2, num_ranks), draw(2 * num_ranks, num_ranks), num_ranks
+    for num_ranks, leading in MORE_RANKS.items():
+        yield draw(*leading, num_ranks), draw(2 * num_ranks, num_ranks), num_ranks
 
 
 def mlps():
@@ -426,8 +433,8 @@ def mlps():
         # one token, one output, one unit per rank; large numbers, and none above zero
         yield 100 * draw(1, num_ranks), draw(num_ranks, num_ranks), draw(num_ranks, 1), num_ranks
         yield np.ones((2, 3)), -np.ones((3, num_ranks)), draw(num_ranks, 2), num_ranks
-    for num_ranks in MORE_RANKS:
-        yield draw(2, 3), draw(3, 2 * num_ranks), draw(2 * num_ranks, 2), num_ranks
+    for num_ranks, leading in MORE_RANKS.items():
+        yield draw(*leading, 3), draw(3, 2 * num_ranks), draw(2 * num_ranks, 2), num_ranks
 
 
 def sequence_mlps():
@@ -490,6 +497,7 @@ def models():
     yield 32, 8, [100, 14336], 16
     yield 24, 24, [18, 24, 36], 24  # 18 is the smallest; 4 divides the others, and their sum not
     yield 12, 12, [30, 42], 12  # 12 divides the sum, and neither
+    yield 24, 24, [24, 72, 12, 30, 96, 48], 24  # one in the middle, in place and in size, decides
     rng = np.random.default_rng(3)
     for _ in range(60):
         num_kv_heads, group = int(rng.choice([1, 2, 3, 4, 6, 8])), int(rng.integers(1, 9))
