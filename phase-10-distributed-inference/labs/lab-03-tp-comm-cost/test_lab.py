@@ -129,7 +129,9 @@ def test_communication_share__of_published_latencies(lab):
 @pytest.mark.points(4)
 def test_crossover_bytes__splits_the_time_in_half(lab):
     """At the crossover payload the bytes cost as much as the latency."""
-    for num_ranks, ring in [*product(some_ranks()[1:], rings()), (MANY_RANKS, rings()[0])]:
+    free = 0.0, 0.0, rings()[0][2]  # no latency: the crossover is at 0 bytes
+    cases = [*product(some_ranks()[1:], rings()), (MANY_RANKS, rings()[0]), (8, free)]
+    for num_ranks, ring in cases:
         latency_s = walk(num_ranks, 0, *ring, rounds=2)
         per_byte_s = walk(num_ranks, 1, 0, 0, ring[2], rounds=2)
         idea = "the payload at which c and the hops take as long as the bytes"
@@ -204,6 +206,7 @@ def test_fastest_all_reduce__switches_with_the_payload(lab):
     """Up to {two} ranks two shots never win; eight switch with the payload."""
     rate = 448e9
     slow, quick = (5 * us, 5 * us, 0.8 * us, rate), (5 * us, 1 * us, 0.1 * us, rate)
+    at_once = (0.0, *slow[1:])  # a kernel that takes no time to start
     even = (3 * 2**-20, 6 * 2**-20, 0.0, 2.0**36)  # few bits: a tie in whatever order they add
     fastest, tie = "the lowest of the three lines at this payload", "a tie: the docstring's order"
     for num_ranks, payload, constants, name, seconds_s in (
@@ -217,6 +220,7 @@ def test_fastest_all_reduce__switches_with_the_payload(lab):
         (4, 64 * KiB, slow, "one_shot", 5 * us + 3 * 64 * KiB / rate),
         (4, 4 * MiB, slow, "ring", 9.8 * us + 1.5 * 4 * MiB / rate),
         (1, 1 * GiB, slow, "one_shot", 0.0),  # a tie of all three
+        (8, 1 * GiB, at_once, "two_shot", 1.75 * GiB / rate),
         (4, 128 * KiB, even, "one_shot", 9 * 2**-20),  # of all three
         (8, 1 * GiB, even, "two_shot", 6 * 2**-20 + 1.75 * 2**-6),  # of two-shot and the ring
     ):
@@ -382,7 +386,8 @@ def test_calibrate__refuses_points_that_fix_nothing(lab):
             close(c_s, slower * TRUTHS[0][0], "these points fix c, a and busbw", 1e-6)
         else:
             idea = "check_points first; then 1/busbw > 0"
-            expect_error(ValueError, lab.calibrate, points, idea=idea)
+            for rows in ([], [LINE]):
+                expect_error(ValueError, lab.calibrate, points, *rows, idea=idea)
 
 
 @pytest.mark.points(6)
