@@ -52,6 +52,11 @@ Reversing an ascending sort reverses the ties too.
     np.argsort(-logits, axis=1, kind="stable")[:, :top_k]
     ->  np.argsort(logits, axis=1, kind="stable")[:, ::-1][:, :top_k]
 
+route__sorts_what_the_largest_leaves
+each token's largest logit is taken out before the others are sorted.
+Beside a large one, two that differ in the last bit round to the same: sort the logits as they are.
+    np.argsort(-logits  ->  np.argsort(logits.max(axis=1, keepdims=True) - logits
+
 route__compares_in_float32
 logits are compared in float32, so that near ones tie.
 Two that differ in the last digits change places, and another expert may be chosen.
@@ -364,9 +369,15 @@ Two rows on two ranks fall as AB and as BA: that is what the factorials are for.
 
 Rejected by: test_place_experts__comes_near_the_best
 
-place_experts__copies_nothing
-the spare room is left empty.
-One expert with half of the load keeps one rank busy; a copy on another rank halves it.
+place_experts__leaves_out_empty_ranks
+a rank without experts has no list.
+It is a rank all the same: its list is empty.
+    return min(tried, key=lambda placed: busiest_first(placed, loads), default=[[]] * num_ranks)
+    ->  return [r for r in min(tried, key=lambda p: busiest_first(p, loads), default=[]) if r]
+
+place_experts__improves_one_deal
+only one deal is improved, the one without copies, by single changes for as long as they help.
+Where none helps it is stuck; from a deal with copies of the heaviest a better end may be reached.
     while len(copies) and  ->  while not tried and len(copies) and
 
 place_experts__overfills
@@ -531,7 +542,7 @@ Rejected by: test_join__weighs_parts_by_their_lse
 join__as_good_as_empty
 an lse far below zero is taken for that of an empty part.
 Only minus infinity is: a part weighs by how far it is from the largest.
-    most = lses.max(axis=0)  ->  most = (lses := np.maximum(lses, -1e5)).max(axis=0)
+    most = lses.max(axis=0)  ->  most = (lses := np.where(lses < -1e3, -np.inf, lses)).max(axis=0)
 
 join__guards_the_sum
 a small number is added to the sum, so that no division by zero happens.
@@ -575,6 +586,11 @@ context_rank__averages
 the ranks' outputs are averaged.
 Each rank saw other positions, with other scores.
     group.all_reduce(join(outs, lses))  ->  group.all_reduce(out) / group.size
+
+context_rank__stands_a_number_in_for_minus_infinity
+no lse is let below a number, such as -10,000.
+A rank with scores below it then weighs as much as one without positions.
+    group.all_gather(lse[None]  ->  group.all_gather(np.maximum(lse, -1e4)[None]
 
 context_rank__returns_its_own_positions
 the rank returns attention over its own positions.
@@ -697,8 +713,8 @@ They go on at the same time: the longer one counts.
     ->  return read_bytes / machine["memory_bytes_per_s"] + flops / machine["flops_per_s"]
 
 experts_s__forgets_the_tiles
-a narrow slice is multiplied as fast as its width says.
-A kernel works in tiles of TILE columns, whatever is in them.
+a slice is multiplied as fast as its width says.
+A kernel works in whole tiles of TILE columns, whatever is in them.
     math.ceil(width / TILE) * TILE  ->  width
 
 experts_s__slices_what_is_dealt
@@ -746,6 +762,11 @@ the cache is divided over the ranks under tensor parallelism, whatever its heads
 One latent is read whole by all: TP divides no MLA cache.
     served * context * cached
     ->  served * context * (cached if attention_dp else model["kv_heads"] * model["head_bytes"] / p)
+
+attention_s__caches_all_heads_when_they_are_few
+with more ranks than KV heads, every rank reads the cache of all heads.
+Its query heads read one of them: that one is copied, and the others stay where they are.
+    p, attention_dp)  ->  p, attention_dp or p > model["kv_heads"])
 
 attention_s__forgets_the_context
 the cache is not read at all.
