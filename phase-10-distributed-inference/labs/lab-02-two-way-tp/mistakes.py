@@ -184,6 +184,11 @@ Memory is handed out in whole blocks; what is left over holds nothing.
     blocks * block_size  ->  int(kv_memory_bytes // bytes_per_token)
     version_numbers(version)  ->  (0, 9, 0)
 
+kv_capacity__rounds_the_memory
+the memory is rounded to whole bytes first.
+A block that is not whole holds nothing, however little is missing.
+    int(kv_memory_bytes  ->  int(round(kv_memory_bytes)
+
 kv_capacity__same_for_every_version
 concurrency is tokens by the longest request in every version.
 From 0.9.1 a request counts as whole blocks, from 0.20.1 the tokens follow from that.
@@ -201,9 +206,16 @@ versions are compared as text, so that 0.20 comes before 0.9.
     version_numbers(version) >= (0, 20, 1)  ->  version >= "0.20.1"
 
 kv_capacity__ignores_the_major_version
-only the minor version decides.
+the major version is left out.
 1.5.2 comes after 0.20.1: versions compare number by number, the major one first.
     version_numbers(version)  ->  (0, *version_numbers(version)[1:])
+
+Rejected by: test_kv_capacity__refuses_sizes_that_are_not_positive
+
+kv_capacity__looks_at_the_product
+only the product of the sizes is looked at.
+Two below zero make it positive: each size is to be above zero.
+    min(sizes) > 0  ->  math.prod(sizes) > 0
 
 Rejected by: test_tp_sizes_of_cache__reads_the_split_off_a_log
 
@@ -239,6 +251,11 @@ which_split__first_near_one
 the first split within 5% is taken instead of the nearest.
 Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04%: only the nearest tells.
     (best is None or abs(residual) < abs(best["residual_bytes"]))  ->  best is None
+
+which_split__tries_half_of_the_ranks
+half of the ranks asked for are tried too.
+The candidates are what was asked for and 1: other numbers need another reason.
+    dict.fromkeys([  ->  dict.fromkeys([(max(1, tp_size // 2), pp_size),
 
 which_split__compares_with_a_sign
 residuals are compared with their sign, and a negative one is never beaten.

@@ -232,7 +232,7 @@ def test_kv_capacity__as_each_version_counts_it(lab):
                 (16 * MIB, 4096, 16, 4096),  # a request is whole blocks
                 (3000, 1000, 1, 1),
                 (32_000, 1000, 16, 40),  # two blocks of the three that a request takes
-                (15_999, 1000, 16, 64),  # no block at all
+                (15_999.7, 1000, 16, 64),  # no block at all, though almost one
                 (0, 1000, 16, 64),
             ]:
                 expected = expected_capacity(*sizes, era)
@@ -268,6 +268,8 @@ def test_kv_capacity__refuses_sizes_that_are_not_positive(lab):
             expect_equal(lab.kv_capacity(*sizes)["blocks"], blocks, part="['blocks']")
             continue
         expect_error(ValueError, lab.kv_capacity, *sizes[:place], size, *sizes[place + 1 :])
+    memory, per_token, *others = sizes  # two below zero, whose product is not
+    expect_error(ValueError, lab.kv_capacity, memory, -per_token, -others[0], others[1])
 
 
 @pytest.mark.points(5)
@@ -291,7 +293,7 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
     shares = (0.949, 0.9535, chance.uniform(0.96, 1.04), 1.049, 1.0535, chance.uniform(0.5, 0.9))
     for model, candidates in [
         (MODELS["llama-3-8b"], (16, 8, 4, 2, 1)),
-        (MODELS["llama-3-8b"], (16, 2, 8, 1, 4)),  # 16 and 8 explain the same
+        (MODELS["llama-3-8b"], (16, 2, 8, 32, 1, 4)),  # 16, 8 and 32 explain the same
         (MODELS["tiny"], (1, 2, 3, 4, 6, 8, 12)),  # 12 heads, 4 KV heads
         *((model, (1, 2, 3, 4, 8)) for model in drawn_models()),
     ]:
@@ -360,6 +362,9 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         for tp, pp in {asked, (1, asked[1]), (asked[0], 1), (1, 1)}:
             gib = expected_weights(llama, tp, pp, pp - 1)["total_bytes"] / GIB
             cases.append((llama, gib, *asked))
+    for split in ((2, 1), (1, 2)):  # half of what was asked for is no candidate
+        total = expected_weights(llama, *split, split[1] - 1)["total_bytes"]
+        cases.append((llama, total / GIB, *(2 * n if n > 1 else n for n in split)))
     chance = random.Random(11)
     for model in drawn_models():
         for split in itertools.product((1, 2), (1, 3)):
@@ -494,10 +499,10 @@ def test_treatment__tells_rows_columns_experts_and_copies(lab):
             check_treatment(lab, shape, [list(shape)] * tp_size, "replicated")
         for axis, name in enumerate(names):
             size = shape[axis]
-            for parts in ([size // 2] * 2, [size // 4] * 4, [1, 1, size - 2], [0, size], [size, 0]):
+            for parts in ([size // 2] * 2, [1, 1, 0, 1, size - 3], [0, size], [size, 0]):
                 check_treatment(lab, shape, [resized(shape, axis, part) for part in parts], name)
     most = chance.randint(a // 2 + 1, a - 1)  # of a rows, on each of two ranks
-    for parts in ([most, most], [a + 28], [most, most - 1], [a, a, most], [most, a]):
+    for parts in ([most, most], [a + 28], [most, most - 1], [a, a, most], [most, 0, a]):
         check_treatment(lab, [a], [[part] for part in parts], "rows, part copied")
         check_treatment(lab, [a, b], [[part, b] for part in parts], "rows, part copied")
     check_treatment(lab, [4, a, b], [[4, most, b]] * 2, "rows, part copied")
@@ -537,6 +542,8 @@ def test_treatment__refuses_what_is_no_split(lab):
         ([experts, rows, 9], [experts // 2, rows // 2, 9], "experts and rows both became smaller"),
         ([rows, columns], [rows // 2], "the whole has two dimensions, a part one"),
         ([rows], [rows // 2, columns], "the whole has one dimension, a part two"),
+        ([rows, columns], [rows], "the whole has two dimensions, a part one"),
+        ([rows, columns], [rows, columns, 1], "the whole has two dimensions, a part three"),
     ]
     for full, part, idea in chance.sample(shapes, len(shapes)):
         if idea is None:
@@ -548,9 +555,12 @@ def test_treatment__refuses_what_is_no_split(lab):
         (4, [rows // 2, columns // 2]),
         (2, [rows // 4 * 3, columns // 4 * 3]),
         (2, [rows // 2, columns * 2]),
+        (2, [experts // 2, rows // 2, columns * 2]),
+        (2, [experts // 2, columns, rows]),
     ):
-        idea = "both dimensions changed, however many elements the parts have together"
-        expect_error(ValueError, lab.treatment, [rows, columns], [part] * count, idea=idea)
+        idea = "two dimensions or more changed, however many elements the parts have together"
+        whole = [experts, rows, columns][-len(part) :]
+        expect_error(ValueError, lab.treatment, whole, [part] * count, idea=idea)
     uneven = [[rows // 2 * 3, columns], [rows // 2, columns]]
     check_treatment(lab, [rows, columns], uneven, "rows, part copied")
 
@@ -1057,7 +1067,7 @@ def expect_overlap(lab, name, problem):
     chance = random.Random(23)
     less, more = sorted(chance.sample(range(1, 20), 2))
     times = (1, 1), (more, less), (less, more)  # of one chunk's GEMM and of its transfer
-    for num_ranks in (1, 2, 3, 4, 8, *chance.sample(range(9, 30), 2)):
+    for num_ranks in (1, 2, 3, 4, 5, 6, 7, 8, chance.randint(9, 29)):
         schedules = [getattr(lab, name)(num_ranks, rank) for rank in range(num_ranks)]
         for rank, schedule in enumerate(schedules):
             assert isinstance(schedule, (list, tuple)), (
