@@ -320,7 +320,8 @@ def test_mlp_sp_shards__are_tokens_and_hidden_units(lab):
     for *arrays, num_ranks in cases:
         owned = mlp_sp_arguments(*arrays, num_ranks)
         for rank in range(num_ranks):
-            given = call(lab.mlp_sp_shards, *arrays, num_ranks, rank, idea=OWNS)
+            split = "only the tokens and the hidden units are split"
+            given = call(lab.mlp_sp_shards, *arrays, num_ranks, rank, idea=split)
             expect_shards(given, owned, rank, UNITS)
     for uneven, num_ranks in uneven_splits():
         even = 2 * num_ranks
@@ -727,7 +728,7 @@ def expect_heads(function, weights, shape, ranks):
         reads = f"{has}, and these read the KV heads {read}"
         where = {name: f"{has}; {idea}" for name, idea in HEADS.items()}
         ideas = {"Wq": where["Wq"], "Wk": reads, "Wv": reads, "Wo": where["Wo"]}
-        given = call(function, *weights, *shape, rank, idea=reads)
+        given = call(function, *weights, *shape, rank, idea=f"only heads are split; {reads}")
         expect_shards(given, owned, rank, ideas)
 
 
