@@ -60,7 +60,8 @@ def against_replicas(requests=64, context=1250):
         alt,
         "By the floor TP wins left of the crossing, where a message is short. "
         f"{requests} requests of {context:,} tokens each. Between the dashed lines lie the "
-        "all-reduces of lab 03's links for this batch.",
+        "NCCL all-reduces of lab 03's links for this batch; the floors below use vLLM's quicker "
+        "kernel.",
     )
 
 
@@ -113,7 +114,7 @@ def regrets(lost):
         d.text(162 + regret * scale, y + 15, f"{regret:.1%}, {choices} choices", "fg", "start", 13)
         said.append(f"{name} {regret:.1%} over {choices} choices")
     caption = (
-        "Regret, the mean over the choices that a rule made; the planner's is in-sample. A bar "
-        "over fewer choices cannot be held against one over all."
+        "Regret, the mean over the choices that a rule made; the planner has seen these rows. A "
+        "bar over fewer choices cannot be held against one over all."
     )
     return d.figure(f"Mean regret of each rule: {'; '.join(said)}.", caption)

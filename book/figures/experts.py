@@ -151,10 +151,7 @@ def skew():
         "at 100 rows. When one rank has 30 percent of the choices it stays near "
         f"{busiest_over_mean(SHARES['skewed'], 100):.1f} times."
     )
-    caption = (
-        "Exact, from expected_busiest: rows fall on eight ranks by chance. More rows even out "
-        "chance; they do not even out a popular expert."
-    )
+    caption = "Exact, from expected_busiest: rows fall on eight ranks by chance."
     return panels([(plot, alt)], caption)
 
 

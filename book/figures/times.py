@@ -119,7 +119,7 @@ def where_the_time_goes(known=5, pipeline=False):
     split = sum(eight["terms"][term] for name in ("reading", "messages") for term in SHOWN[name][1])
     left = 1 - split / eight["typical"]
     caption = {
-        1: "Reading is what a split divides; the pale rest of the step hardly shrinks.",
+        1: "Reading is what a split divides; the pale rest of the step does not shrink.",
         2: "Messages appear with the split and stay while the reading shrinks.",
         3: "A pipeline adds waiting. At batch 64 its step is shorter than one GPU's only because a "
         "microbatch of 16 reads only its own caches.",

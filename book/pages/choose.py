@@ -17,7 +17,6 @@ busy = {
     for m in range(1, p + 1)
 }
 idle_by_the_formula = all(abs(share - m / p) < 1e-9 for (p, m), share in busy.items())
-pauses_s = sum(figures.times.step()["terms"][name] for name in ("gaps", "host"))
 
 
 def rates(model, box, load, limits=None):
@@ -29,13 +28,15 @@ def rates(model, box, load, limits=None):
 
 # --- once through -----------------------------------------------------------------------------
 
-big, box = models.read("qwen2.5-72b"), hardware.box("h100", 2, 8, network="10 GbE")
+big, box = models.read("qwen2.5-72b"), hardware.box("h100", 2, 8, network="400 GbE")
 load, LIMITS = Load(2000, 500, 64), {"ttft_s": 0.5, "tpot_s": 0.03}
 tp, pp, asked = sheet.follow(big, box, load)
 of_tp = {(question, p): (left, right) for question, p, _, left, right in asked}
 taken = memory.Plan(16 // tp // pp, tp, pp)
-terms = plans.evaluate(big, box, taken, load).terms
-user_s = terms["total"] - terms["messages"] - terms["waits"]
+chosen, typical = plans.evaluate(big, box, taken, load), box.at(hardware.TYPICAL)
+parts_s = [chosen.terms[name] for name in ("weights, arithmetic", "cache", "messages")]
+token_s = chosen.times["tpot_s"][1]
+parts_s += [chosen.terms["total"] - sum(parts_s), token_s - chosen.terms["total"]]
 kept = rates(big, box, load, LIMITS)
 first, second = sorted(kept, key=kept.get)[:-3:-1]
 adds_s, saves_s = of_tp["pays", 8]
@@ -55,14 +56,18 @@ walk = [
     ],
     ["2, how", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (1, 2)), "TP=4"],
     ["3, wider", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (4, 8)), "TP=8"],
-    ["4, too slow", f"{user_s * 1e3:.0f} < {LIMITS['tpot_s'] * 1e3:.0f} ms", "no"],
+    [
+        "4, too slow",
+        f"{' + '.join(f'{s * 1e3:.1f}' for s in parts_s)} = {token_s * 1e3:.0f} < 30 ms",
+        "no",
+    ],
     ["5 to 7", f"no pipeline, no experts, {big.num_kv_heads} KV heads for {tp} ranks", "no"],
     ["8, a tie", f"{first}: {kept[first]:,.0f} tokens/s; {second}: {kept[second]:,.0f}", first],
 ]
 walked = [
     (tp, pp) == (8, 1),
     [p for question, p, *_ in asked if question == "fits"] == [1, 2, 4],
-    user_s < LIMITS["tpot_s"],
+    token_s < LIMITS["tpot_s"] == 0.03 and min(parts_s) > 0,
     big.num_kv_heads >= tp and not big.num_experts,
     first == taken.name and not figures.times.tie(kept[first], kept[second]),
 ]
@@ -81,8 +86,9 @@ for model, on, clients, prompt in product(dense, boxes, (8, 64, 256, 1024), (100
         names += [memory.Plan(on.nodes, 8).name]
         best = max(found.values())
         lost[model.name, on.gpu, on.nodes, clients, prompt] = [
-            1 - found.get(name, 0) / best for name in names
+            1 - found[name] / best if name in found else None for name in names
         ]
 losses = [sheets for sheets, _ in lost.values()]
-mean, whole_node = (sum(column) / len(lost) for column in zip(*lost.values(), strict=True))
+node_losses = [node for _, node in lost.values() if node is not None]  # where TP=8 starts
+mean, whole_node = (sum(column) / len(column) for column in (losses, node_losses))
 worst = max(lost, key=lambda case: lost[case][0])
