@@ -574,8 +574,8 @@ Swapped halves have the same sum.
 links_work__compares_the_ends
 the first and last values are compared.
 What is spoiled may lie in the middle.
-    if group.receive(size, source) != pattern(source, group.rank, size):
-    ->  if group.receive(size, source)[::size - 1] != pattern(source, group.rank, size)[::size - 1]:
+    group.receive(size, source)  ->  group.receive(size, source)[:: size - 1 or 1]
+    pattern(source, group.rank, size):  ->  pattern(source, group.rank, size)[:: size - 1 or 1]:
 
 links_work__compares_the_set
 the values are compared without their order.

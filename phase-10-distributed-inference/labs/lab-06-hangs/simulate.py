@@ -15,6 +15,12 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter")
 USUAL = [(what, shape, "float32") for what in OPERATIONS for shape in ((3, 64), (1, 8))]
 TOLD = "Traceback (most recent call last):"
 ENGINE = "(Worker_TP1 pid=77) ERROR 11-24 03:43:49 [multiproc_executor.py:1063] "
+TRACEBACKS = TOLD, ENGINE + TOLD, f"(pid=77) {TOLD} [repeated 3x across cluster]"
+HARMLESS = (
+    "1 client met an Error, says the client's log",
+    "1 client met what its log calls a Traceback",
+    "0 requests with a traceback (most recent call last)",
+)
 WORK_S, TRANSFER_S = 0.02, 0.001
 LOOKS_S = (60.0, 70.0)
 AT_START = ("loading", "died-early", "early-lock", "wrong-address", "store-gone", "unheard")
@@ -317,11 +323,11 @@ class Run:
         if doing == "collective" and self.chance.random() < 0.5:  # an old story, long since mended
             lines += [TOLD, "TimeoutError: request 3"]
         if doing == "raised":
-            lines += [self.chance.choice(("", ENGINE)) + TOLD, "ValueError: token id 70000"]
+            lines += [self.chance.choice(TRACEBACKS), "ValueError: token id 70000"]
         elif self.exits[rank] is not None and self.exits[rank] != -9:
             lines += [TOLD, "RuntimeError: Connection closed by peer"]
         if self.chance.random() < 0.3:
-            lines += [f"rank {rank}: 1 client met an Error; its Traceback is in the client's log"]
+            lines += [f"rank {rank}: {self.chance.choice(HARMLESS)}"]
         if self.doing[rank] == "idle":
             lines += [f"rank {rank}: request 7 is answered, waiting for the next"]
         return lines
@@ -386,7 +392,7 @@ def still(chance):
 
     truth: graph, agreed, doing, disagree (cause and ranks) and hung.
     """
-    size = chance.choice((2, 3, 4, 5, 6, 9))
+    size = chance.choice((2, 3, 4, 5, 6, 12))
     names = chance.sample(("tp", "ep", "pp", "dp"), chance.randint(1, 3))
     groups = {name: sorted(chance.sample(range(size), chance.randint(2, size))) for name in names}
     place = Places(chance, groups, size)
@@ -406,9 +412,37 @@ def still(chance):
     graph = {rank: place.awaited_by(rank) for rank in place.inside if doing[rank] != "dead"}
     truth = {"agreed": agreed, "doing": doing, "hung": hung, "disagree": place.disagree}
     truth["graph"] = {rank: graph[rank] for rank in sorted(graph) if graph[rank]}
+    return _of_ranks(chance, groups, ranks), truth
+
+
+def waits(chance):
+    """(evidence, truth) of a drawn graph: whoever waits is alone in a collective of its own group.
+
+    truth: graph, doing and disagree.
+    """
+    size, odds = chance.choice((3, 4, 5, 8)), chance.choice((0.15, 0.25, 0.4))
+    ranks, graph, groups = [], {}, {}
+    outside = chance.choice((("idle", "lock", "raised"), ("idle", "dead", "lock"), ("lock",)))
+    doing = [chance.choice(("collective", chance.choice(outside))) for _ in range(size)]
+    for rank, what in enumerate(doing):
+        absent = [other for other in range(size) if other != rank and chance.random() < odds]
+        groups[f"g{rank}"] = sorted({rank, (rank + 1) % size, *absent})
+        one = {"group": f"g{rank}", "number": 0, "operation": "all_reduce", "shape": [3, 64]}
+        one |= {"dtype": "float32", "entered_s": 5.0, "left_s": None}
+        ranks.append(_still_rank(chance, [one] * (what == "collective"), what, rank))
+        if what == "collective":
+            graph[rank] = [other for other in groups[f"g{rank}"] if other != rank]
+    return _of_ranks(chance, groups, ranks), {
+        "graph": graph,
+        "doing": doing,
+        "disagree": (None, []),
+    }
+
+
+def _of_ranks(chance, groups, ranks):
     known = {"command": "drawn", "network": "10.77.0.0/24", "looks_s": list(LOOKS_S)}
     known |= {"store": {"address": "10.77.0.1:29500", "answers": chance.random() < 0.5}}
-    return known | {"groups": groups, "pace_s": 0.04, "links": None, "ranks": ranks}, truth
+    return known | {"groups": groups, "pace_s": 0.04, "links": None, "ranks": ranks}
 
 
 class Places:
@@ -492,9 +526,9 @@ def _still_rank(chance, collectives, doing, rank):
     stacks = [[waits.get(doing, "queue.py:get"), "serve.py:main"] for _ in range(2)]
     if chance.random() < 0.2:
         stacks[0] = ["file_baton.py:wait", "serve.py:main"]  # it had to wait, and got the lock
-    log = [f"rank {rank}: 1 client met an Error; its Traceback is in the client's log"]
+    log = [f"rank {rank}: {chance.choice(HARMLESS)}"]
     if doing == "raised" or doing in ("collective", "lock") and chance.random() < 0.3:
-        log += [chance.choice(("", ENGINE)) + TOLD, "KeyError: 7"]
+        log += [chance.choice(TRACEBACKS), "KeyError: 7"]
     return {
         "met": True,
         "exit": chance.choice((0, 1, -6, -9, 137)) if dead else None,

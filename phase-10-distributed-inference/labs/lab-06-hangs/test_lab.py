@@ -62,6 +62,11 @@ def test_is_hung__silence_is_not_slowness(lab):
                 f"rank {number}'s last was made a moment after the second look, so after the first"
             )
             expect_equal(lab.is_hung(evidence), False, idea=idea)
+            after_s = last["left_s"]
+            for entered_s, left_s in ((9.0, after_s), (after_s, None)):
+                last |= {"entered_s": entered_s, "left_s": left_s}
+                idea = "what was entered or left after the second look was so after the first too"
+                expect_equal(lab.is_hung(evidence), False, idea=idea)
 
 
 def why(evidence, hung):
@@ -109,11 +114,11 @@ def times_of(rank):
 def test_is_hung__a_busy_core_is_work_only_outside_a_collective(lab):
     """A rank at 100 % inside a collective waits; outside it works, from a tenth of a core on"""
     chance = random.Random(2)
-    causes = ["idle", "circular", "operation", "killed", "unheard"]
+    causes = ["idle", "circular", "operation", "killed", "unheard", "stale-lock"]
     for evidence, truth, made in runs(causes, 12, 3):
         between_s = chance.choice((10.0, 20.0, 40.0))
         evidence["looks_s"][1] = evidence["looks_s"][0] + between_s
-        outside = chance.choice((0.02, 0.06, 0.09, 0.1, 0.11, 0.98))
+        outside = chance.choice((0.02, 0.06, 0.09, 0.1, 0.11, 0.98, 3.0))
         working = []
         for number, rank in enumerate(evidence["ranks"]):
             if rank["exit"] is None:
@@ -214,6 +219,12 @@ def test_circle__is_who_comes_back_to_itself(lab):
             graph = {rank: absent for rank, absent in drawn.items() if absent}
             idea = f"who can be reached from itself, along {graph}"
             expect_equal(lab.circle(graph), around(graph, size), idea=idea)
+    for size in (4, 8, 16, 40):
+        row = chance.sample(range(size), size)
+        for back in (0, size // 2):  # each waits for the next, the last for one before it
+            graph = dict(zip(row, ([other] for other in [*row[1:], row[back]]), strict=True))
+            idea = f"a circle has any length; this one is {' -> '.join(map(str, row[back:]))}"
+            expect_equal(lab.circle(graph), sorted(row[back:]), idea=idea)
 
 
 def around(graph, size):
@@ -240,6 +251,14 @@ def test_who_is_missing__dead_elsewhere_or_behind(lab):
         found, expected = lab.who_is_missing(evidence), missing_of(evidence, truth)
         expect_equal(found, expected, idea=idea)
         expect_equal(list(found), list(expected), idea="the ranks come in order")
+    chance = random.Random(29)
+    for _ in range(60):
+        evidence, truth = simulate.waits(chance)
+        for rank in evidence["ranks"]:
+            rank["met"] = given.now_in(rank) is not None or chance.random() < 0.5
+        ring, graph = around(truth["graph"], len(evidence["ranks"])), truth["graph"]
+        idea = f"who waits for whom is {graph}, the circle {ring}; the ranks do {truth['doing']}"
+        expect_equal(lab.who_is_missing(evidence), missing_of(evidence, truth), idea=idea)
 
 
 def missing_of(evidence, truth):
@@ -253,11 +272,16 @@ def missing_of(evidence, truth):
     }
 
 
+DIFFERENT = {"shape": ([2, 3, 4], [2, 4, 3], [3, 2, 4], [4, 3, 2])}
+DIFFERENT["operation"] = *simulate.OPERATIONS, "barrier"
+
+
 @pytest.mark.points(8)
 def test_disagreement__operation_before_shape(lab):
     """Ranks in one collective that do not make the same one, the dead among them included"""
     idea = "same group, same number, other operation, shape or dtype: all ranks in it, no other"
     for evidence, truth in stills(80, 20):
+        evidence["looks_s"] = [0.0, 1.0]
         expect_equal(lab.disagreement(evidence), truth["disagree"], idea=idea)
         here = [one for one in map(given.now_in, evidence["ranks"]) if one]
         for rank in evidence["ranks"]:
@@ -272,8 +296,14 @@ def test_disagreement__operation_before_shape(lab):
         if truth["disagree"][0] is None and len(mine) > 1:
             one = evidence["ranks"][mine[-1]]["collectives"]
             one[-1] = one[-1] | {"shape": [*one[-1]["shape"][:-1], one[-1]["shape"][-1] + 1]}
-            longer = "all of the shape counts, its last number too"
+            told = f"in {key[0]} number {key[1]} are ranks {mine}, living or dead"
+            longer = f"{told}; only the last number of rank {mine[-1]}'s shape is another"
             expect_equal(lab.disagreement(evidence), ("shape", mine), idea=longer)
+            for what, values in DIFFERENT.items():
+                for place, rank in enumerate(mine):
+                    evidence["ranks"][rank]["collectives"][-1][what] = values[place % len(values)]
+                many = f"{told}; each has another {what}"
+                expect_equal(lab.disagreement(evidence), (what, mine), idea=many)
     for evidence, truth, made in runs(SERVING, 8, 9):
         disagree = truth["cause"] in ("operation", "shape")
         expected = (truth["cause"], truth["where"]) if disagree else (None, [])
@@ -371,6 +401,14 @@ def one_value(values, chance):
     return [*values[:place], values[place] + 1, *values[place + 1 :]]
 
 
+def first_value(values, chance):
+    return [values[0] + 1, *values[1:]]
+
+
+def last_value(values, chance):
+    return [*values[:-1], values[-1] + 1]
+
+
 def halves_swapped(values, chance):
     half = len(values) // 2
     return values[half:] + values[:half]
@@ -386,11 +424,12 @@ def test_links_work__finds_each_broken_link(lab):
     """Every link, direction and size that alters what it carries is found, by all ranks alike"""
     chance = random.Random(13)
     for num_ranks in (2, 3, 4, 5):
-        for harm in (zeros, one_value, halves_swapped, two_swapped):
-            sizes = sorted(chance.sample(range(8, 400), 3))
+        for harm in (zeros, one_value, first_value, last_value, halves_swapped, two_swapped):
+            least = 1 if harm in (zeros, one_value) else 8
+            sizes = [least, *sorted(chance.sample(range(9, 400), 2))]
             pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
             broken = chance.sample(pairs, chance.randint(0, 2)) + [chance.choice(pairs)]
-            at = chance.choice(sizes)  # such a link may carry one size and spoil another
+            at = sizes[num_ranks % 3]  # such a link may carry one size and spoil another
 
             def alter(source, to, values, broken=broken, at=at, harm=harm):
                 hit = (source, to) in broken and len(values) == at
@@ -425,13 +464,17 @@ def test_links_work__finds_what_went_to_another_place(lab):
             expect_equal(found, expected, idea=f"rank {to} is given what was sent to rank {other}")
 
 
+SPANS_MS = range(90_000), range(9_995, 10_005)  # in the second, some end milliseconds apart
+
+
 @pytest.mark.points(2)
 def test_first_to_end__by_the_clock(lab):
     """Of the ranks that ended, the one that ended first, whatever its number and its status"""
     chance = random.Random(15)
     for size in (1, 2, 3, 4, 8, 8, 9):
-        for dead in (0, 1, size // 2, size):
-            ended_s = {n: round(chance.uniform(0, 90), 3) for n in chance.sample(range(size), dead)}
+        for dead, span in itertools.product((0, 1, size // 2, size), SPANS_MS):
+            at_s = [at / 1000 for at in chance.sample(span, dead)]
+            ended_s = dict(zip(chance.sample(range(size), dead), at_s, strict=True))
             if ended_s and chance.random() < 0.5:  # at once
                 ended_s[chance.choice(list(ended_s))] = 0.0
             exits = {n: chance.choice((0, 0, 1, -6, -9)) for n in ended_s}
@@ -474,9 +517,17 @@ def of_a_start(found, cause):
     return AT_A_START[cause] + more * (astray and cause != "wrong-address")
 
 
+NETWORKS = (  # each with an address inside and one just outside of it
+    ("10.77.0.0/24", "10.77.0.9", "10.77.1.9"),
+    ("10.77.0.0/25", "10.77.0.9", "10.77.0.200"),
+    ("10.77.16.0/20", "10.77.31.9", "10.77.32.9"),
+)
+
+
 def drawn_start(chance):
     """(a start at which several things may be wrong, what never_met says of it)."""
-    size, inside, outside = chance.choice((2, 3, 5)), "10.77.0.9", ("127.0.0.1", "10.77.1.9")
+    size, (network, inside, near) = chance.choice((2, 3, 5)), chance.choice(NETWORKS)
+    outside = "127.0.0.1", near
     odds = [chance.choice((0, 0.5)) for _ in range(3)]
     ranks, astray, waiting, ended_s = [], [], [], {}
     for number in range(size):
@@ -501,7 +552,7 @@ def drawn_start(chance):
         ranks.append({"ended_s": None} | one | {"met": chance.random() < 0.6, "stacks": stacks})
     store = {"address": f"{chance.choice((inside, *outside))}:29500"}
     store["answers"] = chance.random() < 0.8
-    evidence = {"network": "10.77.0.0/24", "store": store, "ranks": ranks, "groups": {}}
+    evidence = {"network": network, "store": store, "ranks": ranks, "groups": {}}
     expected = [
         (all(rank["met"] for rank in ranks), (None, [])),
         (not store["answers"], ("store-gone", [])),
@@ -527,7 +578,7 @@ def test_slowest__holds_up_the_others(lab):
     for _ in range(40):
         evidence, latest = drawn_pace(chance)
         pace_s = given.pace_s(evidence)
-        for usual_s in (pace_s / 2.9, pace_s / 3, pace_s / 3.1):
+        for usual_s in (pace_s / 2.99, pace_s / 3, pace_s / 3.01, pace_s / 4.5):
             expected = [latest] if pace_s > 3 * usual_s else []
             idea = f"its pace is {pace_s} s, that of a healthy run {usual_s:.5f} s; the seconds "
             idea += "behind the first count, of collectives that every rank of the group lists"
@@ -539,8 +590,9 @@ def drawn_pace(chance):
     while True:
         size, number = chance.choice((2, 3, 5)), chance.choice((9, 17))
         groups = {"tp": list(range(size)), "ep": sorted(chance.sample(range(size), 2))}
-        slow = chance.randrange(size)
-        ranks, rows = [{"met": True, "exit": None, "collectives": []} for _ in range(size)], []
+        slow, last = chance.randrange(size), chance.choice((None, *groups["ep"]))
+        lives = {"met": True, "exit": None, "ended_s": None}
+        ranks, rows = [lives | {"collectives": []} for _ in range(size)], []
         for at in range(number):
             for group, members in groups.items():
                 entered_s = {r: 3.0 * at + chance.choice((0, 0.25, 0.5)) for r in members}
@@ -548,17 +600,22 @@ def drawn_pace(chance):
                 listing = [r for r in members if chance.random() < 0.8] or members[:1]
                 entered_s = {r: 3.0 * at for r in members} if at in (0, number - 1) else entered_s
                 listing = members if at in (0, number - 1) else listing  # they make the pace 3 s
+                left_s = 3.0 * at + 2
+                if last in members and (group, at) == ("ep", number - 1):  # which often decides
+                    entered_s[last], left_s = 3.0 * number - 1.5, None
                 for rank in listing:
                     one = {"group": group, "number": at, "operation": "all_reduce", "shape": [4]}
                     one |= {"dtype": "float32", "entered_s": entered_s[rank]}
-                    ranks[rank]["collectives"].append(one | {"left_s": 3.0 * at + 2})
+                    ranks[rank]["collectives"].append(one | {"left_s": left_s})
                 rows += [entered_s] * (len(listing) == len(members))
         behind_s = [
             sum(row[r] - min(row.values()) for row in rows if r in row) for r in range(size)
         ]
         first, second, *_ = sorted(behind_s, reverse=True)
-        if first > second:  # else another is drawn
-            looks_s = [3.0 * number - 6, 3.0 * number]
+        if second < first < second + 1:  # else another is drawn, for a close one tells more
+            looks_s = [3.0 * number - 6, 3.0 * number - chance.choice((1.6, 1.4))]
+            if chance.random() < 0.5:  # a dead rank does not make the run a slow one
+                ranks[chance.randrange(size)] |= {"exit": 1, "ended_s": 3.0 * number}
             return {"groups": groups, "looks_s": looks_s, "ranks": ranks}, behind_s.index(first)
 
 
@@ -569,17 +626,22 @@ def test_slowest__before_all_have_met(lab):
     chance = random.Random(24)
     for evidence, _, made in runs(["loading"] * 4 + ["died-early", "unheard"], 8, 25):
         ranks, working, told = evidence["ranks"], [], []
+        between_s, alone = chance.choice((5.0, 10.0, 40.0)), chance.random() < 0.5
+        evidence["looks_s"][1] = evidence["looks_s"][0] + between_s
         for number, rank in enumerate(ranks):
             share, inside = chance.choice((0.0, 0.09, 0.1, 0.11, 1.0)), chance.random() < 0.3
             if rank["exit"] is None:
                 used_s = float(chance.randrange(1, 90))
-                rank["cpu_s"] = [used_s, used_s + share * 10]
+                rank["cpu_s"] = [used_s, used_s + share * between_s]
                 one = {"group": next(iter(evidence["groups"])), "number": 0, "shape": [4]}
                 one |= {"operation": "all_reduce", "dtype": "float32", "entered_s": 3.0}
                 rank["collectives"] = [one | {"left_s": None}] * inside
                 working += [number] * (share >= 0.1 and not inside)
                 told.append(f"rank {number} {share:.0%}{' in a collective' * inside}")
-        idea = f"of a core: {', '.join(told)} {made}"
+        if alone and any(rank["exit"] is not None for rank in ranks):  # the dead alone have not met
+            for rank in ranks:
+                rank["met"] = rank["exit"] is None
+        idea = f"some rank has not met; of a core, in {between_s:g} s: {', '.join(told)} {made}"
         expect_equal(lab.slowest(evidence), working, idea=idea)
 
 
@@ -637,7 +699,9 @@ def answer(cause, where, decided_by):
 def test_diagnose_hang__the_first_that_holds(lab):
     """Where several things are wrong at once, the first of the list is the diagnosis"""
     chance = random.Random(21)
-    for evidence, truth in stills(120, 22):
+    waits = (simulate.waits(chance) for _ in range(60))
+    for evidence, truth in itertools.chain(stills(120, 22), waits):
+        outside = [n for n, what in enumerate(truth["doing"]) if what != "collective"]
         expected, idea = first_that_holds(evidence, truth)
         expect_equal(lab.diagnose_hang(evidence), expected, idea=idea)
         number = chance.choice((2, 3))
@@ -648,9 +712,28 @@ def test_diagnose_hang__the_first_that_holds(lab):
         for looks_s in ([0.0, 1.0], evidence["looks_s"]):
             got = lab.diagnose_hang(evidence | {"links": wrong, "looks_s": looks_s, "pace_s": 0.0})
             expect_equal(got, answer("corrupt-link", sorted(in_all), "links"), idea=idea)
+        goes_on = outside and "dead" not in truth["doing"]
+        if goes_on:
+            idea = f"all live, rank {outside[0]} works, none is slow: first of all, it is not hung"
+            got = lab.diagnose_hang(at_work(evidence, outside[0]))
+            expect_equal(got, answer("healthy", [], "collectives"), idea=idea)
         chance.choice(evidence["ranks"])["met"] = False
         idea = f"one rank has not met the others, which comes before collectives: {truth['doing']}"
         expect_equal(lab.diagnose_hang(evidence), start_of(evidence, truth), idea=idea)
+        got, idea = lab.diagnose_hang(evidence | {"links": wrong}), f"the links {wrong} come first"
+        expect_equal(got, answer("corrupt-link", sorted(in_all), "links"), idea=idea)
+        if goes_on:
+            idea = f"some have not met, and rank {outside[0]} works: first of all, it is not hung"
+            got = lab.diagnose_hang(at_work(evidence, outside[0]))
+            expect_equal(got, answer("slow", outside[:1], "collectives"), idea=idea)
+
+
+def at_work(evidence, number):
+    """The same still, of which one rank works outside of a collective; it keeps its pace."""
+    rank = evidence["ranks"][number]
+    ranks = [*evidence["ranks"]]
+    ranks[number] = rank | {"cpu_s": [rank["cpu_s"][0], rank["cpu_s"][0] + 6]}
+    return evidence | {"ranks": ranks, "pace_s": 1000.0}
 
 
 def start_of(evidence, truth):
