@@ -279,7 +279,7 @@ DIFFERENT["operation"] = *simulate.OPERATIONS, "barrier"
 @pytest.mark.points(8)
 def test_disagreement__operation_before_shape(lab):
     """Ranks in one collective that do not make the same one, the dead among them included"""
-    idea = "same group, same number, other operation, shape or dtype: all ranks in it, no other"
+    idea = "same group and number, other operation, shape or dtype: all ranks in it, living or dead"
     for evidence, truth in stills(80, 20):
         evidence["looks_s"] = [0.0, 1.0]
         expect_equal(lab.disagreement(evidence), truth["disagree"], idea=idea)
@@ -511,10 +511,12 @@ AT_A_START = {
 
 
 def of_a_start(found, cause):
-    """The rule of the answer; where an address is blamed in its place, that of 0.0.0.0 too."""
-    astray = isinstance(found, (list, tuple)) and "wrong-address" in found[:1]
+    """The rule of the answer, and of what the found one overlooks."""
+    found = found[0] if isinstance(found, (list, tuple)) and len(found) else cause
+    if found is None and cause:
+        return f"not all ranks have met, so it is {cause!r}: {AT_A_START[cause]}"
     more = "; 0.0.0.0 is every address of a host, and not outside"
-    return AT_A_START[cause] + more * (astray and cause != "wrong-address")
+    return AT_A_START[cause] + more * (found == "wrong-address" != cause)
 
 
 NETWORKS = (  # each with an address inside and one just outside of it
