@@ -23,6 +23,12 @@ progress is looked for after the second look.
 Nothing is known of that time: what counts is what happened between the two.
     first_s, second_s = evidence["looks_s"]  ->  second_s, first_s = evidence["looks_s"]
 
+is_hung__until_the_second_look
+only what was entered or left up to the second look counts as progress.
+The collectives are read a moment later: what they say of that moment is progress too.
+    if max(collective["entered_s"], collective["left_s"] or 0) > first_s:
+    ->  if any(first_s < (collective[at] or 0) <= second_s for at in ("entered_s", "left_s")):
+
 Rejected by: test_is_hung__a_busy_core_is_work_only_outside_a_collective
 
 is_hung__more_than_a_tenth
@@ -219,6 +225,12 @@ only ranks that wait for nobody are listed.
 A rank that waits elsewhere is missing here all the same.
     - set(circle(graph))  ->  - set(graph)
 
+who_is_missing__who_waits_for_the_circle
+ranks that wait for a rank of the circle are left out with it.
+They are in no circle, and somebody waits for them: they are missing, elsewhere.
+    in sorted(awaited):
+    ->  in sorted(one for one in awaited if not {*graph.get(one, ())} & {*circle(graph)}):
+
 Rejected by: test_disagreement__operation_before_shape
 
 disagreement__whatever_the_number
@@ -286,6 +298,11 @@ a rank that ended at 0.0 s is taken for alive.
 0 is a moment like any other, and None is none: ask whether it is None.
     if rank["exit"] is not None]  ->  if rank["ended_s"]]
 
+first_to_end__whole_seconds
+the seconds are rounded before they are compared.
+The one that ended first may have taken the others with it within milliseconds.
+    (rank["ended_s"], n)  ->  (round(rank["ended_s"]), n)
+
 Rejected by: test_never_met__store_address_lock_or_death
 
 never_met__the_dead_before_the_address
@@ -344,6 +361,13 @@ an address belongs to the network when its first three numbers are the same.
 In 192.168.4.0/22 the third one may differ: the part after the slash says how much counts.
     ip_network(evidence["network"])  ->  str(ip_network(evidence["network"])).rpartition(".")[0]
     ip_address(host) not in network  ->  not host.startswith(network)
+
+never_met__whole_numbers_of_the_address
+of a network's bits only whole numbers of the address are compared.
+A /25 ends in the middle of the last number: 10.77.0.200 is not in 10.77.0.0/25.
+    ip_network(evidence["network"])  ->  evidence["network"].split("/")
+    ip_address(host) not in network
+    ->  host.split(".")[: int(network[1]) // 8] != network[0].split(".")[: int(network[1]) // 8]
 
 never_met__the_store_is_asked_last
 a store that does not answer is looked at after everything else.
@@ -439,7 +463,24 @@ seconds behind the mean of a group count, not behind the first to enter.
 A rank in few groups is compared with fewer others; behind the first, each second is one of waiting.
     at_s - min(times.values())  ->  at_s - sum(times.values()) / len(times)
 
+slowest__what_is_under_way_does_not_count
+collectives that have not been left yet are not counted.
+Whoever is late there keeps the others waiting now; all of them list it.
+    for one in rank["collectives"]:
+    ->  for one in [c for c in rank["collectives"] if c["left_s"] is not None]:
+
 Rejected by: test_slowest__before_all_have_met
+
+slowest__only_the_living_have_to_meet
+the run counts as having met when its living ranks have.
+A rank that died before it met the others will never meet them: the start is not over.
+    if not all(rank["met"] for rank in ranks):
+    ->  if not all(rank["met"] for rank in ranks if rank["exit"] is None):
+
+slowest__always_ten_seconds
+ten seconds are taken for the time between the looks.
+That time stands in evidence["looks_s"].
+    WORKING * (second_s - first_s)  ->  WORKING * 10
 
 slowest__busy_inside_a_collective
 before all have met, a rank that is busy in a collective is taken to work.
@@ -477,6 +518,12 @@ diagnose_hang__busy_is_healthy
 a run of which a rank has ended is told to be slow when another still works.
 It may work for long: the one that ended does not come back.
     if not ended and not is_hung(evidence):  ->  if not is_hung(evidence):
+
+diagnose_hang__a_disagreement_before_the_looks
+ranks that disagree are told of before it is asked whether anything goes on.
+While another rank still works, the run is not hung: that comes before.
+    if not ended and not is_hung(evidence):
+    ->  if not ended and not is_hung(evidence) and not disagreement(evidence)[0]:
 
 diagnose_hang__nobody_is_idle
 where nobody is missing, idle ranks are told, and none is named.
