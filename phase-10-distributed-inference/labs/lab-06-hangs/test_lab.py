@@ -220,9 +220,11 @@ def test_circle__is_who_comes_back_to_itself(lab):
             idea = f"who can be reached from itself, along {graph}"
             expect_equal(lab.circle(graph), around(graph, size), idea=idea)
     for size in (4, 8, 16, 40):
-        row = chance.sample(range(size), size)
+        row = chance.sample(range(6, size + 6), size)
         for back in (0, size // 2):  # each waits for the next, the last for one before it
-            graph = dict(zip(row, ([other] for other in [*row[1:], row[back]]), strict=True))
+            idle = range(6 if back else 0)  # ranks that all of them wait for besides
+            ahead = [*row[1:], row[back]]
+            graph = {one: [*idle, ahead[at]] for at, one in enumerate(row)}
             idea = f"a circle has any length; this one is {' -> '.join(map(str, row[back:]))}"
             expect_equal(lab.circle(graph), sorted(row[back:]), idea=idea)
 
