@@ -671,7 +671,7 @@ def test_a_closed_standard_output_gets_no_traceback():
     ("asked", "said"),
     [
         ("llama-3.1-8b --gpu h100", "It would win with 32 clients"),
-        ("deepseek-v3 --gpu h100 --nodes 2 --prompt 2000", "with 32 clients"),
+        ("qwen3-235b-a22b --gpu h200 --nodes 2 --prompt 2000", "with 256 clients"),
         ("qwen2.5-72b --gpu b200 --prompt 2000 --ttft 0.5 --tpot 0.03", "with 128 clients"),
     ],
 )
