@@ -174,6 +174,12 @@ the worst box comes first.
 The docstring's order is (best_s, worst_s): the shorter time first.
     return best_s, worst_s  ->  return worst_s, best_s
 
+all_reduce_range_s__rate_of_the_data_sheet
+the rates are the link's printed ones and not those measured, busbw_bytes_per_s of LINKS.
+A data sheet's rate is the wire's; a collective reaches a part of it.
+    low_busbw, high_busbw = row["busbw_bytes_per_s"]
+    ->  low_busbw = high_busbw = link_bytes_per_s(link)
+
 Rejected by: test_tensor_parallel_sides__paid_and_saved
 
 tensor_parallel_sides__saved_comes_first
@@ -308,6 +314,11 @@ They are one kernel; the constant is paid once.
     0.0, node_a_s  ->  c_s, node_a_s
     0.0, network_a_s  ->  c_s, network_a_s
     return c_s + reduce_scatter_s  ->  return reduce_scatter_s
+
+hierarchical_all_reduce_s__gathers_only_its_part
+the all-gather is given a GPU's part for its payload.
+An all-gather's payload is the gathered whole, of which each GPU had 1/g.
+    all_gather_s(*node)  ->  all_gather_s(node[0], node[1] / gpus_per_node, *node[2:])
 
 Rejected by: test_predict_all_reduce_s__takes_the_fastest_protocol
 

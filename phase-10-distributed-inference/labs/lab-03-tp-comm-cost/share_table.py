@@ -23,7 +23,7 @@ MODELS = {
     "70B": (141.1e9 - 128_256 * 8192 * 2, 80, 8192),
 }
 
-# Decode, batch 1, step = W / (p x 0.8 x bandwidth): (model, GPU, kernel).
+# Decode, batch 1, step = W / (p x 0.93 x bandwidth): (model, GPU, kernel).
 WITHIN = (
     ("8B", "H100", "NCCL"),
     ("8B", "H100", "vLLM graph"),
