@@ -201,9 +201,7 @@ class Screen:
     @property
     def only_stretch_left(self):
         """All that does not belong to the stretch is done."""
-        tasks, claims = tasks_of(self.lab), self.entry["claims"]
-        left = [claim for claim in claims if claim["outcome"] not in ("passed", "not_run")]
-        return bool(left) and all(_is_stretch(tasks, claim) for claim in left)
+        return not self.done and complete_but_for_its_stretch(self.lab, self.entry)
 
     @property
     def fresh(self):
@@ -375,6 +373,12 @@ class Screen:
         wrapped = textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad)
         for line in wrapped:
             self.out.write_line(line, **look)
+
+
+def complete_but_for_its_stretch(lab, entry):
+    """Whether every claim that is open belongs to a stretch task; also when none is open."""
+    tasks, done = tasks_of(lab), ("passed", "not_run")
+    return all(c["outcome"] in done or _is_stretch(tasks, c) for c in entry["claims"])
 
 
 def _is_stretch(tasks, claim):

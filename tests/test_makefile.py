@@ -88,15 +88,37 @@ def test_the_last_page_comes_when_every_lab_is_complete_and_not_before(
     import finale
 
     from labkit.loading import find_labs
+    from labkit.tasks import tasks_of
 
-    def last_page(*earned):
-        entries = [{"points": {"earned": points, "not_run": 0}} for points in earned]
+    labs = find_labs()
+
+    def last_page(labs, open_=()):
+        entries = [
+            {
+                "lab": lab.name,
+                "points": {"earned": 0 if lab in open_ else 100, "not_run": 0},
+                "claims": [
+                    {"function": name, "points": 100 * (n == 0), "outcome": "passed"}
+                    for n, name in enumerate(tasks_of(lab))
+                ],
+            }
+            for lab in labs
+        ]
+        for entry, lab in zip(entries, labs, strict=True):
+            if lab in open_:
+                wanted = open_[lab]
+                claim = next(
+                    c for c in entry["claims"] if tasks_of(lab)[c["function"]].stretch is wanted
+                )
+                claim["outcome"] = "todo"
         scores = tmp_path / "scores.json"
         scores.write_text(json.dumps({"labs": entries}), encoding="utf-8")
         finale.main(scores)
         return capsys.readouterr().out
 
-    count = len(find_labs())
-    assert last_page(*[100] * (count - 1)) == last_page(*[100] * (count - 1), 99) == ""
-    shown = last_page(*[100] * count)
-    assert f"{count * 100} of {count * 100} points" in shown and "vllm serve" in shown
+    of_stretch = next(lab for lab in labs if any(task.stretch for task in tasks_of(lab).values()))
+    assert last_page(labs[:-1]) == last_page(labs, {labs[0]: False}) == ""
+    whole = f"{len(labs) * 100} points"
+    shown = last_page(labs)
+    assert f"{whole[:-7]} of {whole}" in shown and "vllm serve" in shown and "stretch" not in shown
+    assert "The stretch tasks are 100 more" in last_page(labs, {of_stretch: True})

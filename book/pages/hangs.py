@@ -1,9 +1,13 @@
 """The recorded hangs, and what lab 06 finds in them."""
 
-from labbook.labs import capture, solution
+from labbook.labs import capture, lab, solution
+
+from labkit.loading import load_module
 
 lab06 = solution("lab-06")
-
+where = lab("lab-06").path
+given_text = load_module(where / "given_evidence.py").__doc__.partition("\n\n")[2].rstrip()
+given_text = f"```text\n{given_text}\n```"
 
 answers = capture("lab-06/recordings/answers.json")
 runs = {number: capture(f"lab-06/recordings/{int(number):02}-0.json") for number in answers}
