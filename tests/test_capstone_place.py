@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -327,12 +328,12 @@ def test_a_gather_and_a_scatter_take_what_nccl_took():
             found = row["setting"]
             key = found["gpu"].split()[1][:4], found["gpus"], found["bytes"]
             pairs.setdefault(key, []).append(row["value"] * 1e-6)
-    assert len(pairs) == 7
+    assert len(pairs) >= 7
     for (gpu, *message), pair in pairs.items():
         box = hardware.box(gpu)
         best, typical, worst = (box.at(mood).gather_scatter_s(*message) for mood in (0, 0.5, 1))
         assert len(pair) == 2 and best < sum(pair) < worst, (gpu, message)
-        assert typical == pytest.approx(sum(pair), rel=0.35)
+        assert typical == pytest.approx(sum(pair), rel=0.35)  # one share for NVLink 3 and 4
     pcie = hardware.box("l40s").at(hardware.TYPICAL)
     c, a, busbw = pcie.line(pcie.box.link, 8)
     by_hand = 2 * (c + 7 * a + 7 / 8 * 2**25 / busbw)
@@ -668,22 +669,27 @@ def test_a_closed_standard_output_gets_no_traceback():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "ends"),
     [
-        ("llama-3.1-8b --gpu h100", "It would win with 32 clients"),
-        ("qwen3-235b-a22b --gpu h200 --nodes 2 --prompt 2000", "with 256 clients"),
-        ("qwen2.5-72b --gpu b200 --prompt 2000 --ttft 0.5 --tpot 0.03", "with 128 clients"),
+        ("llama-3.1-8b --gpu h100", "clients instead of 64."),
+        ("qwen3-235b-a22b --gpu h200 --nodes 2 --prompt 2000", " wins."),
+        (
+            "qwen2.5-72b --gpu b200 --prompt 2000 --ttft 0.5 --tpot 0.03",
+            "no plan keeps the limits.",
+        ),
     ],
 )
-def test_what_is_said_of_another_number_of_clients_is_its_answer(asked, said, capsys):
+def test_what_is_said_of_another_number_of_clients_is_its_answer(asked, ends, capsys):
     asked = f"--model {asked} --gpus 8".split()
     lines = run(capsys, *asked)[1].splitlines()
     rival = next(line for line in lines if line.startswith("Runner-up: ")).split(",")[0][11:]
-    line = next(line for line in lines if said in line)
-    clients = said.split()[-2]
+    line, clients = next(
+        (line, found[1]) for line in lines if (found := re.search(r" with (\d+) clients", line))
+    )
     answer = json.loads(run(capsys, *asked, "--concurrency", clients, "--json")[1])
-    ends = {None: "then no plan keeps the limits.", rival: "clients instead of 64."}
-    assert line.endswith(ends.get(answer["choice"], f"then {answer['choice']} wins."))
+    said = {None: "then no plan keeps the limits.", rival: "clients instead of 64."}
+    assert line.endswith(said.get(answer["choice"], f"then {answer['choice']} wins."))
+    assert line.endswith(ends)
 
 
 def test_the_page_has_both_sides_the_table_the_choice_and_what_to_type(capsys):
@@ -821,9 +827,11 @@ def test_no_rule_of_thumb_is_better_on_the_same_facts():
     }
     for what in ("fits", "longest context", "choice"):
         right = {rule: counts[what][0] for rule, counts in found.items()}
-        assert max(right.values()) == right["here"] and found["here"][what][2] == 0, what
+        assert max(right.values()) == right["the planner"] and found["the planner"][what][2] == 0, (
+            what
+        )
     for rule, counts in found.items():
-        assert counts["regret"] is None or counts["regret"] >= found["here"]["regret"], rule
+        assert counts["regret"] is None or counts["regret"] >= found["the planner"]["regret"], rule
     assert any(counts["fits"][2] for counts in found.values())  # who refuses
     assert any(counts["fits"][1] for counts in found.values())  # who guesses
 

@@ -163,9 +163,10 @@ def test_a_sentence_about_one_rank_shows_what_that_rank_was_given(tmp_path):
     wrong = right.replace("group.reduce_scatterv(partial, sizes)", "group.all_reduce(partial)")
     course.starter.write_text(wrong, encoding="utf-8")
     text = course.pytest("lab-05", "-k", "gathered_rank", "--call", impl="starter").text
-    said = r"gathered_rank\(x\[3, 6\],.*sizes=\[3, 5\].* on rank 0: .* expected .*\[3, 6\]"
-    assert re.search(said, " ".join(text.split()))
-    assert "ids = array([[2, 3],\n       [3, 2],\n       [1, 0]])" in text
+    said = r"gathered_rank\(x\[(\d+), .*sizes=\[(\d+), .* on rank 0: .* expected .*\[(\d+), "
+    tokens, *others = map(int, re.search(said, " ".join(text.split())).groups())
+    rows = re.search(r"ids = array\(\[(.*?)\]\)", text, re.S)[1].count("]")
+    assert [tokens, tokens] == others and rows == tokens
 
 
 def test_a_generator_is_judged_by_the_check(course):

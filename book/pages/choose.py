@@ -80,7 +80,8 @@ lost = {}  # by the sheet, and by TP over a whole node
 for model, on, clients, prompt in product(dense, boxes, (8, 64, 256, 1024), (1000, 8000)):
     found = rates(model, on, one := Load(prompt, 500, clients))
     tp_size, pp_size, _ = sheet.follow(model, on, one)
-    if found and tp_size:
+    assert bool(found) == bool(tp_size), "the sheet starts what the planner starts"
+    if found:
         gpus = on.nodes * on.gpus_per_node
         names = [memory.Plan(gpus // tp_size // pp_size, tp_size, pp_size).name]
         names += [memory.Plan(on.nodes, 8).name]

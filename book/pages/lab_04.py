@@ -20,7 +20,9 @@ for pp in (1, 2, 4, 8, 16):
     bill = lab04.plan_bill(16 // pp, pp, 8, 80, 8192, 1, 64)
     name = " x ".join(f"{k}={n}" for k, n in (("TP", 16 // pp), ("PP", pp)) if n > 1)
     waits = (
-        f"{bill['node_hops']:,} (two levels: 320)" if pp == 1 else f"{bill['node_hops']} and 1 back"
+        f"{bill['node_hops']:,} (two levels: {2 * 2 * 80})"
+        if pp == 1
+        else f"{bill['node_hops']} and 1 back"
     )
     split_rows.append(
         [

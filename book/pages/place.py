@@ -87,7 +87,7 @@ end = next(i for i, line in enumerate(lines) if line == "Type")
 closer = [
     line
     for line in run(command.replace("h100", "b200").replace("--nodes 2", "--nodes 1"))
-    if line.startswith(("Choice", "Runner-up", "It would win if"))
+    if line.startswith(("Choice", "Runner-up", "It would")) and " clients " not in line
 ][:3]
 doubled = [
     float(n)

@@ -48,7 +48,8 @@ def page(entries, labs):
         yield f"{rest} more need what this machine does not have; each check says what."
     if earned + rest < total:
         yield f"The stretch tasks are {total - earned - rest} more, for whoever wants them."
-    yield f"You wrote {len(functions)} functions, {lines} lines. They have just planned a 72B model:"
+    wrote = f"{len(functions)} functions, {lines} lines"
+    yield f"You wrote {wrote}. They have just planned a 72B model:"
     command = [
         sys.executable,
         str(HERE / "capstone" / "place.py"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from labkit.loading import ROOT
 from labkit.provenance import write_provenance
 
 FOLDER = Path(__file__).resolve().parent / "captures" / "tiny-model"
@@ -51,7 +52,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--keep", action="store_true", help="replace what generate.py runs")
     asked = parser.parse_args()
-    steps, out = asked.steps, FOLDER if asked.keep else Path("out", "tiny-model")
+    steps, out = asked.steps, FOLDER if asked.keep else ROOT / "out" / "tiny-model"
     try:
         import torch
     except ModuleNotFoundError:
@@ -85,7 +86,7 @@ def main():
             print(f"step {step:5}  loss {loss.item():.3f}", flush=True)
     arrays = {name: weight.detach().numpy().astype(np.float16) for name, weight in weights.items()}
     np.savez_compressed(out / "weights.npz", letters=np.array(letters), **arrays)
-    command = f"python train.py --steps {steps} --keep"
+    command = f"python train.py --steps {steps}{' --keep' * asked.keep}"
     last_loss = round(loss.item(), 3)
     files = ("weights.npz", "text.txt")
     (out / "text.txt").write_bytes((FOLDER / "text.txt").read_bytes())

@@ -50,7 +50,8 @@ GPUS = {
 
 # The most of the printed bandwidth that reading weights reaches, and of the printed arithmetic that
 # large products reach: the best ends of the capstone's ranges. With them a time is a floor: that no
-# H100 gets more is our judgement of published rows (of the arithmetic an A100 got 87 %).
+# H100 gets more is our judgement of published rows (an A100 got 271 of 312 TFLOP/s:
+# stas00/ml-engineering compute/accelerator/README.md).
 ACHIEVED_BANDWIDTH = _HARDWARE["reached"]["memory_share"][0]
 ACHIEVED_ARITHMETIC = _HARDWARE["reached"]["flops_share"][0]
 

@@ -83,12 +83,12 @@ def why(evidence, hung):
                 return f"{what}, {later}"
         if rank["exit"] is not None:
             if rank["ended_s"] > first_s:
-                misleading = [f"rank {number} ended, which is no progress"]
+                misleading.append(f"rank {number} ended, which is no progress")
         else:
             used_s = rank["cpu_s"][1] - rank["cpu_s"][0]
             (inside if given.now_in(rank) else outside).append((used_s, number))
             if rank["stacks"][0] != rank["stacks"][1]:
-                misleading = [f"rank {number} has another stack, which is no progress"]
+                misleading.append(f"rank {number} has another stack, which is no progress")
     if inside and max(inside)[0] > 0:
         used_s, number = max(inside)
         where = "inside of a collective, where that is no work"
@@ -274,8 +274,10 @@ def missing_of(evidence, truth):
     }
 
 
-DIFFERENT = {"shape": ([2, 3, 4], [2, 4, 3], [3, 2, 4], [4, 3, 2])}
-DIFFERENT["operation"] = *simulate.OPERATIONS, "barrier"
+DIFFERENT = {
+    "shape": ([2, 3, 4], [2, 4, 3], [3, 2, 4], [4, 3, 2]),
+    "operation": (*simulate.OPERATIONS, "barrier"),
+}
 
 
 @pytest.mark.points(8)
@@ -304,7 +306,7 @@ def test_disagreement__operation_before_shape(lab):
             for what, values in DIFFERENT.items():
                 for place, rank in enumerate(mine):
                     evidence["ranks"][rank]["collectives"][-1][what] = values[place % len(values)]
-                many = f"{told}; each has another {what}"
+                many = f"{told}; they differ in {what}"
                 expect_equal(lab.disagreement(evidence), (what, mine), idea=many)
     for evidence, truth, made in runs(SERVING, 8, 9):
         disagree = truth["cause"] in ("operation", "shape")
@@ -786,6 +788,3 @@ def test_diagnose_hang__recorded_runs(lab, number):
         answer = ANSWERS[str(number)]
         told = {key: found.get(key) for key in ("cause", "where")}
         expect_equal(told, answer, idea=f"python clinic.py show {number} shows what is known of it")
-
-
-# --- links that do not carry what they are given -------------------------------------------------

@@ -145,9 +145,9 @@ class Fixed:
     def gather_scatter_s(self, ranks, payload_bytes):
         """An all-gather and a reduce-scatter of payload_bytes: an all-reduce's ring in two calls.
 
-        NCCL's alone: vLLM's own kernels make all-reduces. Over NVLink, where those run, the bus
-        bandwidth is a long all-reduce's, to which an H100's switch adds: the two reach a share of
-        it. Over PCIe long ones reach 0.83 to 0.97 (aiconfigurator); a network is taken as PCIe.
+        NCCL's alone: vLLM's own kernels make all-reduces. Over NVLink 3 to 5, where those run, the
+        bus bandwidth is a long all-reduce's, to which a switch may add: the two reach a share of
+        it. PCIe keeps its own, and a network is taken as PCIe.
         """
         if ranks == 1:
             return 0.0

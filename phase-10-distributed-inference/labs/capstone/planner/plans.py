@@ -152,9 +152,7 @@ MEASUREMENTS = {
 
 
 def deciding(model, box, load, first, second):
-    """[(constant, its end, the measurement, the box with it)] that alone put the second plan
-    before the first.
-    """
+    """[(constant, its end, the measurement, the box with it)] that alone turn the two plans."""
     found = []
     for name in MEASUREMENTS:
         for mood in (hardware.BEST, hardware.WORST):

@@ -65,7 +65,7 @@ def tp_inside_the_node(group):
 FITS = {"1.2 x weights": a_fifth_on_top, "KV = 2 L H S": two_l_h_s, "gpu_poor": gpu_poor}
 FITS |= {"KAITO": kaito, "llm-analysis": llm_analysis}
 TAKES = {
-    "here": lambda group: max(group, key=lambda fact: fact.predicted / fact.gpus),
+    "the planner": lambda group: max(group, key=lambda fact: fact.predicted / fact.gpus),
     "smallest that fits": lambda group: min(group, key=lambda fact: fact.gpus, default=None),
     "always the largest": largest,
     "TP inside the node": tp_inside_the_node,
@@ -81,7 +81,7 @@ def answer(rule, fact):
     def fits(tokens):
         return says[rule](model, plan, box, tokens, load.utilization)
 
-    if rule == "here":
+    if rule == "the planner":
         return fact.predicted
     if rule not in says or fits(2048) is None:
         return None
@@ -117,6 +117,5 @@ def lines(judged):
     for rule in (*TAKES, *FITS):
         *counts, regret = judge(rule, judged).values()
         cells = [" / ".join(map(str, count)) for count in counts]
-        name = "the planner" if rule == "here" else rule
-        rows.append([name, *cells, "-" if regret is None else f"{regret:.1%}"])
+        rows.append([rule, *cells, "-" if regret is None else f"{regret:.1%}"])
     return columns(rows, "lrrrr")

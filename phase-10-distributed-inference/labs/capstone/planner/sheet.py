@@ -1,6 +1,7 @@
 """The book's one-page sheet, "How to choose a plan", as a program: questions 1 to 3, dense models.
 
-It knows weights, cache and messages alone, so that what it takes can be held against the planner.
+It knows bytes and messages, and neither pauses nor waits, so that what it takes can be held against
+the planner.
 """
 
 from planner import memory
@@ -23,19 +24,19 @@ def follow(model, box, load):
     passing = 1 + load.prompt / load.output  # tokens of a user in a step, of prompts too
     asked, tp, pp = [], 1, 1
 
-    def rest(tp, pp):
-        plan = memory.Plan(1, tp, pp)
+    def rest(p, s):
+        plan = memory.Plan(1, p, s)
         return sum(
             memory.other_bytes(model, plan, fixed, load.batched_tokens, load.max_seqs).values()
         )
 
-    def users(tp, pp):
-        return max(1, load.concurrency * tp * pp / gpus)
+    def users(p, s):
+        return max(1, load.concurrency * p * s / gpus)
 
-    def message_s(tp, pp):
-        fitting = ((budget - rest(tp, pp)) * tp * pp - weights) / user
-        tokens = passing * max(1, min(users(tp, pp), fitting))
-        return fixed.all_reduce_s(tp, tokens * model.hidden_size * ACTIVATION_BYTES)
+    def message_s(p, s):
+        fitting = ((budget - rest(p, s)) * p * s - weights) / user
+        tokens = passing * max(1, min(users(p, s), fitting))
+        return fixed.all_reduce_s(p, tokens * model.hidden_size * ACTIVATION_BYTES)
 
     def ask(question, left, right):
         asked.append((question, tp, pp, left, right))
