@@ -115,8 +115,9 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
     bare = isinstance(error, AssertionError) and not text
     called = recorder.calls[-1][0] if recorder.calls else ""
     told = _source_of(excinfo) if bare else describe_exception(error, path, called)
-    if called:  # the check's own code may stumble over what a call gave it
-        after = "" if error is recorder.error else "after "
+    if called:  # the check's own code may stumble over what a call gave it, or ranks over others'
+        came_back = recorder.error is None or isinstance(recorder.error, Exception)
+        after = "after " if came_back and error is not recorder.error else ""
         told = f"{after}{recorder.described()}: {told}{_cut(recorder)}"
     return _outcome("failed", told, crashed=True)
 

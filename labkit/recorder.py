@@ -45,14 +45,16 @@ class Recorder:
     def _recorded(self, name, args, kwargs):
         """Around a call, whose result is put into the list that this yields."""
         __tracebackhide__ = True
-        given, outcome = (copied(args), copied(kwargs)), []
+        given, outcome, before = (copied(args), copied(kwargs)), [], self.error
         self.running = (name, *given)  # still so when a time limit ends the check
         try:
             yield outcome
         except BaseException as error:
-            # A rank that waited for ever is let go by such an exception; a time limit's is the
-            # main thread's, whose call is still running.
-            if isinstance(error, Exception) or current_thread() is not main_thread():
+            # A rank that waits is let go by such an exception, which says nothing where another
+            # rank crashed meanwhile; a time limit's is the main thread's, whose call is running.
+            crashed = isinstance(self.error, Exception) and self.error is not before
+            let_go = current_thread() is not main_thread() and not crashed
+            if isinstance(error, Exception) or let_go:
                 self.calls.append((name, *given, ("raises", type(error).__name__)))
                 self.running, self.error = None, error
             raise

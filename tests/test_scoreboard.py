@@ -157,6 +157,22 @@ def test_a_check_that_stumbles_over_a_result_names_the_call_before(course):
     assert "after f(n=3): KeyError: 0" in course.pytest("lab-08").text
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("[][group.all_reduce(x).size - 1 + group.rank]", "IndexError: list index"),
+        ("group.reduce_scatter(x)", "which 3 ranks do not divide"),
+    ],
+    ids=["in a rank", "in a collective"],
+)
+def test_a_crash_of_one_rank_shows_its_call_and_not_that_of_one_let_go(course, code, said):
+    test = "import numpy as np\nfrom collectives import run_ranks\n\ndef test_it(lab):\n"
+    test += "    run_ranks(lab.f, [(np.ones(n),) for n in (1, 1, 1)])\n"
+    course.add_lab("lab-08-x", f"def f(x, group):\n    return {code}\n", test)
+    text = " ".join(course.pytest("lab-08").text.split())
+    assert "f(x[1], group=3 ranks): " in text and "after f" not in text and said in text
+
+
 def test_a_sentence_about_one_rank_shows_what_that_rank_was_given(tmp_path):
     course = Course(tmp_path, next((ROOT / LABS).glob("lab-05-*")))
     right = (course.lab / "solution.py").read_text(encoding="utf-8")
