@@ -693,7 +693,7 @@ a token's choices are taken to be independent.
 It chooses different experts: top_k at once.
     (1 - top_k / num_experts) ** tokens  ->  (1 - 1 / num_experts) ** (tokens * top_k)
 
-Rejected by: test_experts_s__is_what_the_busiest_rank_takes
+Rejected by: test_experts_s__is_what_the_busiest_part_takes
 
 experts_s__takes_the_mean_rank
 the mean part's rows are taken, not the busiest's.

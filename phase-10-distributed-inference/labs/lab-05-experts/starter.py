@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [bf99fe1319a7]
+# lab-05 starter: write where NotImplementedError stands. [c69b6941d1d1]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -8,9 +8,9 @@ that a rank's share of the work is known in advance, and that more ranks mean le
 Shapes: x is [tokens, hidden]; logits [tokens, experts]; ids (integers) and weights are [tokens,
 top_k]. W1 is [experts, hidden, ffn], W2 [experts, ffn, hidden]. A placement is an integer array
 [experts], the rank that holds each expert; a rank holds its experts in ascending order. Functions
-that end in _rank are one rank's, which calls the collectives of its `group`, as in lab 01. Arrays
-are float64. given_experts.py holds what you read and do not write: run_experts, softmax, ring_s
-and, for the stretch task, busiest_first and changes.
+that end in _rank are one rank's, number group.rank of group.size, which calls the collectives of
+its `group`, as in lab 01. Arrays are float64. given_experts.py holds what you read and do not
+write: run_experts, softmax, ring_s and, for the stretch task, busiest_first and changes.
 """
 
 import math
@@ -368,9 +368,9 @@ def experts_s(tokens, ep_size, busiest, model, machine):
 
     The experts are dealt out to ep_size equal parts, and each part's are sliced over num_ranks /
     ep_size ranks: ep_size 1 is tensor parallelism. In the mean a part gets tokens * top_k / ep_size
-    rows and touches expected_experts(...) / ep_size experts. The busiest part gets `busiest` times
-    those rows and touches `busiest` times those experts, at most num_experts / ep_size. An expert
-    has three matrices [hidden_size, expert_ffn]. The rank reads its slices of what is touched once,
+    rows and touches expected_experts(...) / ep_size experts; the busiest part `busiest` times as
+    many of both. But it touches no more experts than it has, num_experts / ep_size. An expert has
+    three matrices [hidden_size, expert_ffn]. The rank reads its slices of what is touched once,
     and does two flops per weight and row, at the same time; for the flops, a slice of expert_ffn
     counts as whole tiles of TILE columns. Keys of model and machine: see MODELS and MACHINES in
     given_experts.py.
