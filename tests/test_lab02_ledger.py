@@ -267,6 +267,16 @@ def test_command_prints_the_ledger_and_the_verdict(tmp_path):
     assert "7.4829" in run.stdout and run.stdout.rstrip().endswith("verdict: consistent")
 
 
+def test_command_takes_the_config_of_a_capture_and_says_what_its_log_leaves_open():
+    one = LAB.path / "captures/tp2-replicated-kv"
+    run = ledger(str(one / "rank-0.log"), "--config", str(one / "report.json"))
+    assert run.returncode == 0 and " 1,024" in run.stdout and "taken as 16" in run.stdout
+    assert "consistent, what is coarse left aside: nothing else" in run.stdout
+    gpu = LAB.path / "captures/tp1-gpu-8b/rank-0.log"
+    run = ledger(str(gpu), "--config", "llama-3.1-8b")
+    assert re.search(r"15\.0000 +\+11\.49 +MiB +close", run.stdout)
+
+
 def test_command_fails_on_a_wrong_split():
     run = ledger("-", "--config", "llama-3-8b", "--tp", "2", "--pp", "2", text=LOG)
     assert run.returncode == 1 and "pipeline not applied" in run.stdout

@@ -326,6 +326,7 @@ SENTENCES = [
         "Model loading took 15.26 GiB memory and 23.1 s",
         {"weights_gib": 15.26, "weights_decimals": 2},
     ),
+    ("Model loading took 15.0 GiB memory", {"weights_gib": 15.0, "weights_decimals": 2}),  # round()
     (
         "Loading model weights took in total 15.05 GiB of device memory (15.05 GiB/30.15 GiB used)",
         {"weights_gib": 15.05, "weights_decimals": 2},  # a Gaudi

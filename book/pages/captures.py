@@ -33,6 +33,7 @@ lab02 = solution("lab-02")
 own = lab02.read_startup_log(capture("lab-02/captures/tp1-gpu-8b/rank-0.log"))
 (worker,) = own["ranks"]
 own_weights = lab02.rank_weights(llama, 1)["total_bytes"] / lab02.GIB
+over_mib = (worker["weights_gib"] - own_weights) * 1024
 own_tokens = lab02.kv_capacity(
     worker["kv_memory_gib"] * lab02.GIB,
     lab02.kv_bytes_per_token(llama, 1),

@@ -3,8 +3,9 @@
     python startup_ledger.py LOG --config CONFIG.json [--tp N] [--pp N]
     python startup_ledger.py captures/tp2-engine/engine.log --config tiny    (a recorded one)
 
-LOG is a file, or - for standard input. CONFIG is a Hugging Face config.json or a name in configs/.
-Without --tp and --pp the sizes are those the engine printed. Exit status 1: a wrong split.
+LOG is a file, or - for standard input. CONFIG is a Hugging Face config.json, a capture's
+report.json or a name in configs/. A size without --tp or --pp is the one that the engine printed.
+Exit status 1: a wrong split.
 """
 
 import argparse
@@ -64,6 +65,8 @@ def verdict_lines(verdict):
     found = f" ({'; '.join(verdict['findings'])})" if verdict["findings"] else ""
     if any(line["status"] == "coarse" for line in verdict["lines"]):
         found += ", what is coarse left aside"
+        if not any(line["claim"].startswith("weights") for line in verdict["lines"]):
+            found += ": nothing else here tells this model from another"
     return [*columns(rows, "lrrrlll"), "", f"verdict: {verdict['verdict']}{found}"]
 
 
@@ -80,13 +83,15 @@ def read_config(name):
         raise ValueError(f"{path.name} cannot be read as JSON: {error}") from None
     if not isinstance(config, dict):
         raise ValueError(f"{path.name} holds no JSON object, so it is no config.json")
-    return config.get("text_config", config)
+    return config.get("config") or config.get("text_config", config)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("log", metavar="LOG", help="a log file, or - for standard input")
-    parser.add_argument("--config", required=True, help="config.json, or a name in configs/")
+    parser.add_argument(
+        "--config", required=True, help="config.json, report.json, or a name in configs/"
+    )
     parser.add_argument("--tp", type=int, metavar="N", help="tensor_parallel_size asked for")
     parser.add_argument("--pp", type=int, metavar="N", help="pipeline_parallel_size asked for")
     options = parser.parse_args()

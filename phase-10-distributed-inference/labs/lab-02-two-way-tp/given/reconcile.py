@@ -176,14 +176,18 @@ def _kv_lines(log, model, tp_size, pp_size, block_size, ledger):
         max(ledger.kv_bytes_per_token(model, tp, pp_size, stage, width) for stage in range(pp_size))
         for tp in (tp_size, 1)
     )
-    block_size = block_size or log["block_size"] or _block_of_concurrency(log) or _V0_BLOCK
+    told = block_size or log["block_size"] or _block_of_concurrency(log)
+    block_size = told or _V0_BLOCK
     memory = min((w["kv_memory_gib"] for w in log["ranks"] if "kv_memory_gib" in w), default=None)
     tokens = min(log["kv_tokens"], default=None)
     if tokens is None and log["gpu_blocks"] is not None:
         tokens = log["gpu_blocks"] * block_size
     if memory and memory > 0 and tokens:
         filled = _filled(log, block_size)
-        yield _tokens_line(tokens, memory * GIB, fullest / filled, unsharded / filled)
+        line, findings = _tokens_line(tokens, memory * GIB, fullest / filled, unsharded / filled)
+        if line["status"] == "coarse" and not told:
+            line["cause"] += f"; nor does the log name the tokens of a block, taken as {block_size}"
+        yield line, findings
     if log["cpu_blocks"]:
         yield _cpu_blocks_line(log, block_size * fullest, block_size * unsharded), []
     if log["max_concurrency"] and tokens:

@@ -102,7 +102,8 @@ def facts(line):
     said = {name: next(filter(None, match.groups())) for name, match in found.items() if match}
     values = {name: word if name in WORDS else number(name, word) for name, word in said.items()}
     if "weights_gib" in said:
-        values["weights_decimals"] = len(said["weights_gib"].partition(".")[2])
+        # vLLM prints two decimals by round(), which leaves zeros out: its 15.0 is 15.00.
+        values["weights_decimals"] = max(2, len(said["weights_gib"].partition(".")[2]))
     return values
 
 
