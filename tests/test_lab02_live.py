@@ -229,6 +229,11 @@ def test_the_recorded_page_has_no_residual(capsys, monkeypatch):
     assert status == 0 and len(rows) == 23 and all(row[-3] == row[-2] for row in rows)
 
 
+def test_a_recorded_page_of_another_run_is_refused():
+    with pytest.raises(SystemExit, match="--recorded shows --tp 2 --kv-heads 4"):
+        two_way.main(["--recorded", "--kv-heads", "1"])
+
+
 def test_a_wrong_row_names_its_function_and_no_other(capsys, monkeypatch):
     real = load_module(LAB.file("solution")).kv_bytes_per_token
     wrong = lambda model, tp_size, *rest: real(model, tp_size, *rest) // tp_size  # noqa: E731

@@ -157,6 +157,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     began, lab = time.monotonic(), load_chosen(HERE)
     try:
+        if options.recorded and (options.tp, options.kv_heads) != (2, 4):
+            raise ValueError("--recorded shows --tp 2 --kv-heads 4; other runs are in captures/")
         if options.recorded:
             one, many = recorded("tp1"), recorded("tp2")
         else:

@@ -80,6 +80,8 @@ def main(argv=None):
             json.dump(launch(target, ranks, {"schedules": schedules}, limit_s=50), sys.stdout)
             return 0
         return run(command, options)
+    except json.JSONDecodeError as error:
+        sys.exit(f"replay reads {{problem: a list of operations per rank}} as JSON: {error}")
     except (RanksFailed, ScheduleError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
