@@ -43,6 +43,16 @@ def looking_at(idea):
         raise
 
 
+@contextlib.contextmanager
+def of_rank(rank, size):
+    """Around the check of one of the `size` ranks that were called last: its call is the shown."""
+    try:
+        yield
+    except Unexpected as error:
+        error.calls_after = size - 1 - rank
+        raise
+
+
 def expect_close(actual, expected, *, atol: float, idea="", part="", units=True) -> None:
     """The same array (or number), elementwise within `atol`.
 

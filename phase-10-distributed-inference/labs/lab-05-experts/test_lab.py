@@ -23,6 +23,7 @@ from labkit.expect import (
     expect_error,
     kind_of,
     looking_at,
+    of_rank,
 )
 from labkit.loading import load_module
 from labkit.recorder import brief
@@ -1194,12 +1195,8 @@ def expect_ranks(results, expected, idea, marked=False, alone=True):
     idea = ALONE if alone and len(expected) == 1 else idea
     for rank, (y, wanted) in enumerate(zip(results, expected, strict=True)):
         atol = 1e-6 if marked else ATOL
-        part = f" on rank {rank}"
-        try:
-            expect_close(y, wanted, atol=atol, idea=idea, part=part)
-        except Unexpected as error:
-            error.calls_after = len(expected) - 1 - rank
-            raise
+        with of_rank(rank, len(expected)):
+            expect_close(y, wanted, atol=atol, idea=idea, part=f" on rank {rank}")
 
 
 def expect_traffic(ledger, expected, p, idea, any_order=0):
