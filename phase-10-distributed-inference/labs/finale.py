@@ -38,11 +38,12 @@ def written(lab):
 
 def page(entries, labs):
     """The lines of the last page; entries: of the scores, one for each of the labs."""
-    earned, rest = (sum(entry["points"][key] for entry in entries) for key in ("earned", "not_run"))
+    earned, rest, total = (
+        sum(entry["points"][key] for entry in entries) for key in ("earned", "not_run", "total")
+    )
     lines = sum(written(lab) for lab in labs)
     claims = [claim for entry in entries for claim in entry["claims"]]
     functions = {claim["function"] for claim in claims if claim["outcome"] == "passed"}
-    total = sum(claim["points"] for claim in claims)
     yield f"The course is complete, {date.today():%d %B %Y}: {earned} of {total} points."
     if rest:
         yield f"{rest} more need what this machine does not have; each check says what."
