@@ -34,6 +34,7 @@ own = lab02.read_startup_log(capture("lab-02/captures/tp1-gpu-8b/rank-0.log"))
 (worker,) = own["ranks"]
 own_weights = lab02.rank_weights(llama, 1)["total_bytes"] / lab02.GIB
 over_mib = (worker["weights_gib"] - own_weights) * 1024
+rounded_mib = 0.005 * 1024  # what hundredths of a GiB can hide
 own_tokens = lab02.kv_capacity(
     worker["kv_memory_gib"] * lab02.GIB,
     lab02.kv_bytes_per_token(llama, 1),

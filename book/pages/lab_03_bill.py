@@ -32,6 +32,7 @@ rdma16 = step(tp=16, nodes=2, network="400 GbE")
 nccl_s = messages * fact("ncc0049") * 1e-6
 rest_s = box8["typical"] - box8["terms"]["messages"]
 engine_share = box8["terms"]["messages"] / box8["typical"]
+engine_us = box8["terms"]["messages"] / messages * 1e6
 nccl_share = nccl_s / (nccl_s + rest_s)
 of_one, of_floor = nccl_s / (nccl_s + one_gpu), nccl_s / (nccl_s + own)
 pauses = sum(box8["terms"][name] for name in ("gaps", "host", "waits"))
@@ -71,7 +72,7 @@ share_rows = [
     ],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
     [
-        "the same step, by the engine's own kernel, as drawn below",
+        f"the same step, by the engine's own kernel ({engine_us:.1f} µs a message), as drawn below",
         f"{engine_share:.0%}",
         "what is left of it in an engine",
     ],

@@ -33,8 +33,8 @@ own_weights, other_weights = e.join_weights()
 cache_rows = []
 for name, kv_heads, head_bytes in (
     ("one latent (MLA)", 1, r1["head_bytes"]),
-    ("8 KV heads (GQA)", 8, 512),
-    ("1 KV head (MQA)", 1, 512),
+    ("8 KV heads", 8, 512),
+    ("1 KV head", 1, 512),
 ):
     per = [lab05.cache_bytes_per_token(kv_heads, head_bytes, p, False) for p in (1, 8)]
     dp = lab05.cache_bytes_per_token(kv_heads, head_bytes, 8, True)

@@ -19,7 +19,7 @@ agreed = []
 
 
 def by_hand(*steps):
-    """A table of sums beside the planner's. A step: what, the sum, its unit, the planner's.
+    """A table of sums. A step: what, the sum, its unit, the planner's number, with which it agrees.
 
     None for the planner's where it has no such number of its own.
     """
@@ -29,9 +29,8 @@ def by_hand(*steps):
         hand = eval(formula)
         if planned is not None:
             agreed.append(abs(hand / planned - 1) < 0.01)
-        both = ("" if n is None else amount(n / units[unit], unit) for n in (hand, planned))
-        rows.append([what, pencil(formula), *both])
-    return table(["step", "the sum", "by hand", "planner"], rows, "llrr")
+        rows.append([what, pencil(formula), amount(hand / units[unit], unit)])
+    return table(["step", "the sum", "it comes to"], rows, "llr")
 
 
 def pencil(formula):
@@ -74,7 +73,7 @@ def limits(c, widest, vocabulary):
         ),
         (
             "activations of 8,192 tokens (2 bytes each), logits of 1,024 sequences (2 bytes, 4 for "
-            "the float32 copy, 4 for the sampler), graphs, context",
+            "the float32 copy, 4 for the sampler), graphs, context, NCCL's buffers",
             f"8_192 * ({widest}) * 2 + 1_024 * {vocabulary:_} * 10 + {fixed}",
             "GB",
             other,

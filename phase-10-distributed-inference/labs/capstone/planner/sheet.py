@@ -16,7 +16,8 @@ def follow(model, box, load):
     in bytes of a GPU, "pays" in seconds. The GPUs that are left make replicas.
     """
     fixed, gpus = box.at(TYPICAL), box.nodes * box.gpus_per_node
-    weights = memory.ranks(model, memory.Plan())[0].held_bytes
+    whole = memory.ranks(model, memory.Plan())[0]
+    weights = whole.held_bytes
     budget = load.utilization * box.reported_bytes
     kept = load.prompt + round(fixed["reserved_output"] * load.output)
     layers = {"layers": model.kv_layers(range(model.num_layers), load.kv_bytes)}
@@ -46,7 +47,7 @@ def follow(model, box, load):
         if 2 * tp * pp > gpus or model.num_heads % (2 * tp):
             return False
         added_s = 2 * model.num_layers * (message_s(2 * tp, pp) - message_s(tp, pp))
-        return ask("pays", added_s, weights / (2 * tp * fixed.memory_bytes_per_s))
+        return ask("pays", added_s, whole.always_bytes / (2 * tp * fixed.memory_bytes_per_s))
 
     def needed(cache):
         return (weights + cache) / (tp * pp) + rest(tp, pp)
