@@ -1,6 +1,8 @@
 """Lab 02's stream machine and schedules: right and overlapped is accepted, nothing else is."""
 
+import itertools
 import random
+import re
 import sys
 
 import pytest
@@ -112,23 +114,89 @@ def test_sequential_costs_the_sum_and_exposes_all_of_it(problem):
     assert run["exposed"] == [3 * 5] * 4
 
 
-def test_a_ring_is_accepted_as_well_as_direct_messages():
-    def ring(num_ranks, rank):
-        ahead, behind = (rank + 1) % num_ranks, (rank - 1) % num_ranks
-        ops = [["post_recv", "x", (rank - t) % num_ranks, behind] for t in range(1, num_ranks)]
-        for step in range(num_ranks):
-            chunk = (rank - step) % num_ranks
-            if step:
-                ops.append(["wait", "x", chunk, behind])
-            if step < num_ranks - 1:
-                ops.append(["send", "x", chunk, ahead])
-            ops.append(["gemm", "y", chunk])
-        return ops + [
-            ["wait_send", "x", (rank - t) % num_ranks, ahead] for t in range(num_ranks - 1)
-        ]
+def ring(num_ranks, rank):
+    """An all-gather that passes chunks on: all messages of a rank come from one neighbour."""
+    ahead, behind = (rank + 1) % num_ranks, (rank - 1) % num_ranks
+    ops = [["post_recv", "x", (rank - t) % num_ranks, behind] for t in range(1, num_ranks)]
+    for step in range(num_ranks):
+        chunk = (rank - step) % num_ranks
+        if step:
+            ops.append(["wait", "x", chunk, behind])
+        if step < num_ranks - 1:
+            ops.append(["send", "x", chunk, ahead])
+        ops.append(["gemm", "y", chunk])
+    return ops + [["wait_send", "x", (rank - t) % num_ranks, ahead] for t in range(num_ranks - 1)]
 
+
+def test_a_ring_is_accepted_as_well_as_direct_messages():
     run = simulate([ring(4, rank) for rank in range(4)], "all_gather_gemm", 1, 1)
     assert run["makespan"] == pipeline_bound("all_gather_gemm", 4, 1, 1)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4])
+def test_a_deadlock_names_first_the_message_that_is_missing(num_ranks):
+    """Whatever send is left out, that message is named, and none that has arrived."""
+    problems = {"ring": [ring(num_ranks, rank) for rank in range(num_ranks)]}
+    problems |= {name: all_ranks(name, num_ranks) for name in PROBLEMS}
+    for name, ops in problems.items():
+        for source in range(num_ranks):
+            for _, *message in [op for op in ops[source] if op[0] == "send"]:
+                spoilt = [list(of_rank) for of_rank in ops]
+                spoilt[source].remove(["send", *message])
+                spoilt[source].remove(["wait_send", *message])
+                with pytest.raises(ScheduleError) as refused:
+                    simulate(spoilt, name if name in PROBLEMS else GATHER)
+                tensor, chunk, peer = message
+                first = str(refused.value).removeprefix("deadlock: ").split("; ")[0]
+                waits = f"rank {peer} waits for {tensor}[{chunk}] from rank {source}"
+                assert first == f"{waits}, which never sends it"
+
+
+MESSAGE = r"(\w+)\[(\d)\]"
+CLAIMS = {  # what a deadlock says -> the op that must stand in the peer's schedule, or must not
+    rf"rank \d waits for {MESSAGE} from rank (\d), which never sends it": (False, "send"),
+    rf"rank \d waits for {MESSAGE} from rank (\d), and it is sent only": (True, "send"),
+    rf"{MESSAGE} (?:to|has left for) rank (\d), which posts no receive": (False, "post_recv"),
+    rf"{MESSAGE} (?:to|has left for) rank (\d), which posts its": (True, "post_recv"),
+}
+
+
+def test_what_a_deadlock_says_of_a_message_stands_in_the_schedules():
+    """Ops are left out or moved at random; each part of each sentence is looked up."""
+    chance, seen = random.Random(4), set()
+    for how, _ in itertools.product(("moved", "left out", "another chunk"), range(2000)):
+        ops, problem = [ring(3, rank) for rank in range(3)], GATHER
+        if chance.random() < 0.3:
+            ops, problem = all_ranks(SCATTER, 3), SCATTER
+        for _ in range(chance.randint(1, 3)):
+            of_rank = chance.choice(ops)
+            verb, tensor, chunk, *peer = of_rank.pop(chance.randrange(len(of_rank)))
+            if how != "left out":
+                chunk = chunk if how == "moved" else chance.randrange(3)
+                place = chance.randrange(len(of_rank) + 1)
+                of_rank.insert(place, [verb, tensor, chunk, *peer])
+        try:
+            simulate(ops, problem)
+        except ScheduleError as error:
+            sentences = str(error).removeprefix("deadlock: ").split("; ")
+            if sentences[0] != str(error):
+                seen |= {claim for one in sentences for claim in claims_of(one, ops)}
+    assert seen == {*CLAIMS, "astray"}
+
+
+def claims_of(sentence, ops):
+    """The claims of a sentence, each of which holds."""
+    for claim, (there, verb) in CLAIMS.items():
+        for tensor, chunk, peer in re.findall(claim, sentence):
+            ranks = range(3) if verb == "post_recv" else [int(sentence.split()[1])]
+            found = any([verb, tensor, int(chunk), rank] in ops[int(peer)] for rank in ranks)
+            assert found == there, sentence
+            yield claim
+    for tensor, chunk in re.findall(rf"\(it sends {MESSAGE}\)", sentence):
+        rank, peer = map(int, re.findall(r"rank (\d)", sentence))
+        assert ["send", tensor, int(chunk), rank] in ops[peer], sentence
+        assert ["post_recv", tensor, int(chunk), peer] not in ops[rank], sentence
+        yield "astray"
 
 
 def test_the_learners_solution_is_the_packages_schedule():

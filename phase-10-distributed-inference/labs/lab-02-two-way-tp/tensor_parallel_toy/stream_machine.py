@@ -266,23 +266,35 @@ class _Machine:
     def _deadlock(self):
         ranks = range(self.size)
         stuck = [rank for rank in ranks if self.step[rank] < len(self.schedules[rank])]
-        raise ScheduleError("deadlock: " + "; ".join(map(self._stuck, stuck[:2])))
+        # A rank that would go on later waits for another one: what never comes is said first.
+        sentences = sorted(map(self._stuck, stuck), key=lambda one: one.endswith("only later"))
+        raise ScheduleError("deadlock: " + "; ".join(sentences[:2]))
 
     def _stuck(self, rank):
         """What a blocked rank waits for, and why in vain."""
         verb, tensor, chunk, peer = self.schedules[rank][self.step[rank]]
         what = f"{tensor}[{chunk}]"
         if verb == "wait_send":
-            why = "which posts no receive for it"
+            why = self._held_up((tensor, chunk, rank, peer))
             return f"rank {rank} waits until {what} has left for rank {peer}, {why}"
-        sends = [op for op in self.schedules[peer] if op[:2] == ("send", tensor)]
-        sent = [op[2] for op in sends if op[3] == rank]
-        why = "which never sends it" + "".join(f" (it sends {tensor}[{n}])" for n in sent[:1])
+        own, theirs = self.schedules[rank], self.schedules[peer]
+        sent = [op[2] for op in theirs if op[:2] == ("send", tensor) and op[3] == rank]
+        astray = [n for n in sent if ("post_recv", tensor, n, peer) not in own]
+        why = "which never sends it" + "".join(f" (it sends {tensor}[{n}])" for n in astray[:1])
         if self._message(tensor, chunk, peer, rank).sent_at is not None:
-            why = "and it is queued behind a send that nobody receives"
-        elif ("send", tensor, chunk, rank) in self.schedules[peer]:
+            why = self._held_up((tensor, chunk, peer, rank))
+        elif chunk in sent:
             why = "and it is sent only later"
         return f"rank {rank} waits for {what} from rank {peer}, {why}"
+
+    def _held_up(self, key):
+        """Why a message that was sent has not left: the first in its queue has no receive yet."""
+        tensor, chunk, source, peer = first = self.queue[key[2]][0]
+        why = "which posts no receive for it"
+        if ("post_recv", tensor, chunk, source) in self.schedules[peer]:
+            why = "which posts its receive only later"
+        queued = f"and it is queued behind {tensor}[{chunk}] to rank {peer}, "
+        return why if first == key else queued + why
 
     def _unfinished(self):
         """What is wrong when every rank has returned, sentence by sentence."""
