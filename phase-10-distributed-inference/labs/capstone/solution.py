@@ -135,10 +135,10 @@ def touched_bytes(always_bytes, experts_bytes, num_experts, top_k, tokens):
 def decode_compute_s(weight_bytes, kv_bytes, macs, tokens, memory_bytes_per_s, flops_per_s):
     """Return the seconds one GPU computes in a decode step of `tokens` sequences, a mean perhaps.
 
-    Two roofs for the weights, the higher one counts: reading weight_bytes, and 2 * macs floating
-    point operations per token. Then the cache of all sequences, kv_bytes, is read besides; no other
-    token shares it. macs: multiply-accumulates per token on this GPU. ValueError for bad numbers;
-    bytes and macs may be 0.
+    The weights, weight_bytes, are read once for all tokens, and multiplied meanwhile. kv_bytes is
+    the cache of all sequences together, which no two tokens share; nothing hides its reading, and
+    its arithmetic is left out. macs: multiply-accumulates per token on this GPU, two floating point
+    operations each. ValueError for bad numbers; bytes and macs may be 0.
     Source: Williams et al., Roofline, CACM 52(4), 2009.
     """
     # BEGIN SOLUTION (task 5)
@@ -163,10 +163,10 @@ def prefill_compute_s(
 ):
     """Return the seconds one GPU computes to take in a prompt, all its tokens in one step.
 
-    The weights have two roofs, as in decode_compute_s. Attention multiplies each token's query with
+    The weights are as in decode_compute_s. After them attention multiplies each token's query with
     the keys of the tokens up to itself, then their values: attention_width elements each (heads x
-    head_dim x layers, on this GPU). Count half the square, and do not forget a factor of 2 per
-    multiply-accumulate. ValueError for bad numbers; bytes, macs and widths may be 0.
+    head_dim x layers, on this GPU), a multiply-accumulate an element. Count half the square.
+    ValueError for bad numbers; bytes, macs and widths may be 0.
     Source: arXiv 2205.14135 (FlashAttention).
     """
     # BEGIN SOLUTION (task 6)
@@ -185,13 +185,14 @@ def serve(step_s, prefill_s, output_tokens, concurrency, slots):
     once, the others queue. step_s: a decode step of all running sequences. prefill_s: one prompt;
     it stops the decoding of the others, so in one round every running sequence makes output_tokens
     steps and every one's prompt is taken in once.
-      tokens_per_s  output tokens of a round over its seconds;
-      tpot_s        seconds of a round per output token of one sequence;
-      ttft_s        the sum of four: the wait for a slot, (concurrency - running) / running rounds,
-                    0 when every client has one (in a round each of the `running` slots is given
-                    away once); the wait for prompts ahead, (running - 1) / 2 prefills times the
-                    share of a round in which prompts are taken in; one's own prefill; one step.
-    running is the smaller of concurrency and slots. prefill_s may be 0, the others not.
+      tokens_per_s  of all running sequences, over a whole round;
+      tpot_s        of one sequence: a whole round, shared among its output tokens;
+      ttft_s        the sum of four: the wait for a slot, until as many more are given away as there
+                    are clients without one, each slot once in a round, at equal distances; the wait
+                    for prompts ahead, in the mean over all moments of a round: while prompts are
+                    taken in, half of the other running sequences' stand before one's own, and at
+                    other times none; one's own prefill; one step.
+    prefill_s may be 0, the others not.
     """
     # BEGIN SOLUTION (task 7)
     running = min(concurrency, slots)
@@ -290,10 +291,9 @@ def pools_or_one(requests_per_s, engines, prefill_s, output_tokens, step_s, sequ
 
     A prompt keeps its engine busy for prefill_s; a decode step takes step_s, and sequence_s more
     for each sequence in it. Requests spread evenly over the engines that take them.
-      one pool: prompts take the share u = requests_per_s * prefill_s / engines of everybody's time,
-        and steps get the rest; in a step are as many sequences as arrive in the time in which one
-        is answered, output_tokens * tpot_s
-      two pools: the first has the share u of its own engines, the second's steps have all the time
+      one pool: prompts take a share u of everybody's time, and steps get the rest; in a step are as
+        many sequences as arrive in the time in which one is answered, output_tokens * tpot_s
+      two pools: prompts take a share u of the first one's time, the second's steps have all of it
       ttft_s: prefill_s, the wait for the prompts ahead, u / (1 - u) / 2 of prefill_s, one step of
         the engine that answers (tpot_s), and with two pools sent_s
     A choice whose u is not below 1, or whose steps never catch up, is impossible. Of the possible
@@ -417,9 +417,9 @@ def look_at_ranks(evidence):
 
     "disturbed"       the capture is worth nothing: others used more than 0.1 of a core that is not
                       the slow rank's (of any core, when no rank is slow)
-    "slow-rank"       where = the rank. Its ratio (slowest_rank) is above 1.37. cost: its mean
-                      computing less the longest mean computing of another rank, over mean_step_us;
-                      means over all steps, prefills included
+    "slow-rank"       where = the rank. Its ratio (slowest_rank) is above 1.37. cost: the part of
+                      mean_step_us by which its mean computing is above the longest mean of the
+                      others, negative where it is below; means over all steps, prefills included
     "busy-neighbour"  the same, and others used more than 0.1 of its core
     numbers: "compute_ratio", and "foreign", the largest share of a core that others used. (Where
     ranks have steps, their cores were watched.)
@@ -487,8 +487,9 @@ def look_at_link(evidence):
     """Find a link that is slower than in the healthy run.
 
     "slow-link"      where = "link". The median of decode_transfer is more than 1.6 times that of
-                     the healthy run. cost: a step's mean transfer less the healthy run's, over
-                     mean_step_us; means over all steps, prefills included
+                     the healthy run. cost: the part of mean_step_us by which a step's mean
+                     transfer is above the healthy run's, negative where it is below; means over all
+                     steps, prefills included
     "unsteady-link"  where = "link", cost alike. The median is not, but the tail is more than 2.4
                      times the healthy run's tail
     numbers: "transfer_ratio", "tail_ratio"; if there is a fault, also "latency_us" and
@@ -510,10 +511,10 @@ def look_at_link(evidence):
 
 
 def requests_in_flight(evidence):
-    """Return how many requests are there at once, on average, by Little's law.
+    """Return how many requests are here at once, by Little's law.
 
-    The time that all requests spent here, from arriving to their last token, added up, over the
-    window from the first arrival to the last token of all.
+    On average over the window from the first arrival to the last token of all. A request is here
+    from arriving to its own last token.
     """
     # BEGIN SOLUTION (task 12)
     came = [request["arrived_us"] for request in evidence["requests"]]
@@ -525,9 +526,9 @@ def requests_in_flight(evidence):
 def look_at_requests(evidence):
     """Find a pipeline that has too little to do: requests in flight beside its stages.
 
-    "starved"  requests_in_flight are at most pp_size - 0.5. cost: 1 - in flight / pp_size, the
-               part of the stages that has no request to work on. Not the time that they were seen
-               idle: that holds the engine's own pauses too
+    "starved"  requests_in_flight are at most pp_size - 0.5. cost: the part of the stages that has
+               no request to work on, when each request keeps one stage busy. Not the time that
+               they were seen idle: that holds the engine's own pauses too
     numbers: "in_flight".
     """
     # BEGIN SOLUTION (task 12)
@@ -560,7 +561,7 @@ def look_at_stages(evidence):
     "slow-stage"  where = the stage that is busy longest, the first of several. It is busy at least
                   1.37 times as long as the typical one. cost: the part of the makespan that is
                   saved when no stage is busy longer than the typical one; a makespan is lab 04's,
-                  sum of all stages' times + (microbatches - 1) x the longest, without hops
+                  of the stages' busy times and all microbatches, without hops
     numbers: "busy_ratio", the longest over the typical, and "period_us".
     """
     # BEGIN SOLUTION (task 12)
@@ -579,14 +580,14 @@ def look_at_stages(evidence):
 def look_at_start_up(evidence):
     """Find what no clock shows: engines of their own, KV heads that are held twice.
 
-    "replicas"      engines is above 1. cost: 1 - 1 / engines, the part of the weights in memory
-                    that is there already
-    "copied-heads"  else copies is above 1. cost: 1 - 1 / copies, the part of the cache that is
-                    copies
-    numbers: "engines", the planned ranks, tp_size x pp_size, over the world_size that any
-    process says, for all say the same (not the processes: a log may lack some); "copies", the KV
-    heads that tp_size ranks hold, each as many as any process says, over those of the model, its
-    num_key_value_heads.
+    "replicas"      engines is above 1. cost: the part of the weights in memory that could go if
+                    one engine stayed
+    "copied-heads"  else copies is above 1. cost: the part of the cache that could go if every head
+                    were held once
+    numbers: "engines", into how many of them the planned ranks fell, of all stages; a process says
+    how many its own has, world_size, and all say the same (do not count them: a log may lack some);
+    "copies", how many times tp_size ranks hold each of the model's num_key_value_heads, each rank
+    as many as any process says. Both may be fractions, and below 1.
     """
     # BEGIN SOLUTION (task 13)
     plan, process = evidence["plan"], evidence["start_up"][0]
@@ -602,10 +603,10 @@ def look_at_start_up(evidence):
 
 
 def share_waited(spans):
-    """Return the part of a training step that its ranks waited, of all ranks together.
+    """Return the part of all ranks' steps, added up, that the ranks waited, added up too.
 
-    spans: as in the evidence, in no order. The "wait" spans of all ranks over the ranks' steps,
-    each from the earliest beginning of a span to the latest end; to issue is not to wait.
+    spans: as in the evidence, in no order. A rank's step lasts from the earliest beginning of a
+    span to the latest end, and what it waited are its "wait" spans; to issue is not to wait.
     """
     # BEGIN SOLUTION (task 13)
     waits = sum(ended - began for rank in spans for lane, _, began, ended in rank if lane == "wait")

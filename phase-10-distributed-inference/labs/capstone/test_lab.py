@@ -167,7 +167,7 @@ def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
         for heads, count in [(8, 32), (4, draw.randint(1, 99)), (1, draw.randint(1, 99))]:
             layers = [FULL | {"kv_heads": heads, "count": count, "head_dim": draw.randint(1, 256)}]
             expected = kept_by_appending(layers, tokens, tp)
-            idea = "count x keys and values x tokens x this rank's heads x head_dim x element_bytes"
+            idea = "a key and a value of each token, in each layer, of each head this rank holds"
             close(lab.sequence_kv_bytes(layers, tokens, tp), expected, idea)
 
 
@@ -236,7 +236,7 @@ def test_memory_verdicts__three_that_people_mix_up(lab):
             expect_equal(
                 sorted(got), sorted(expected), idea="exactly these keys", part=", its keys"
             )
-            idea = "what is left: utilization x reported - weights - other, negative if it is"
+            idea = "what weights and the rest leave of what the engine may use, negative if it is"
             close(got["kv_bytes"], expected["kv_bytes"] or 0.0, f"kv_bytes, {idea}")
             for key, idea in VERDICTS.items():
                 expect_equal(got[key], expected[key], part=f"[{key!r}]", idea=idea)
@@ -312,7 +312,10 @@ def test_decode_compute_s__the_higher_of_two_roofs(lab):
         for tokens in (1, draw.randint(2, 99), 2.5, 147, 296.25, 1000, 4096):
             expected = tiles(weights, macs, tokens, memory, flops) + Fraction(kv, memory)
             got = lab.decode_compute_s(weights, kv, macs, tokens, memory, flops)
-            close(got, float(expected), "max(reading, 2 x macs x tokens / flops), then cache")
+            times = (weights / memory, tiles(0, macs, tokens, memory, flops), kv / memory)
+            idea = "reading the weights {:.3g} s and multiplying {:.3g} s, both at the same time; "
+            idea += "then reading the cache {:.3g} s"
+            close(got, float(expected), idea.format(*map(float, times)))
 
 
 @pytest.mark.points(5)
@@ -330,8 +333,8 @@ def test_prefill_compute_s__grows_with_the_square_as_well(lab):
         got = lab.prefill_compute_s(prompt, weights, macs, width, memory, flops)
         idea = "the weights' two roofs, the higher one, for all tokens of the prompt"
         if width:
-            idea = "attention on top: queries x keys and weights x values, "
-            idea += "2 x 2 x prompt^2 / 2 x attention_width"
+            idea = "attention on top: queries with keys, then weights with values, of the "
+            idea += f"{float(pairs):.4g} pairs in half the square"
         close(got, float(expected), idea)
 
 
@@ -1392,7 +1395,7 @@ def test_requests_in_flight__by_littles_law(lab):
     draw = random.Random(123)
     for count in (1, 1, 2, 3, 8, 40):
         evidence = {"requests": drawn_requests(draw, count)}
-        idea = "from arriving to the last token, added up, over first arrival to last token"
+        idea = "count who is here at each moment, and take the mean over the whole window"
         close(lab.requests_in_flight(evidence), expected_in_flight(evidence), idea)
     times = [100 * n for n in range(1, 25)]
     after = [

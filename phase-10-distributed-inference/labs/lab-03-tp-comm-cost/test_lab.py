@@ -88,7 +88,7 @@ def test_communication_share__divides_by_the_whole_step(lab):
     ):
         whole = count * Fraction(message_s) + Fraction(step_s)
         expected = 1 - Fraction(step_s) / whole if whole else 0
-        idea = "the bill over the bill and the step together"
+        idea = "of a step with its messages in it, the part that is messages"
         idea = idea if whole else "messages and step take 0 s here: the share is 0.0"
         with looking_at(idea):
             result = lab.communication_share(count, message_s, step_s)
@@ -99,7 +99,7 @@ def test_communication_share__divides_by_the_whole_step(lab):
 @pytest.mark.points(4)
 @pytest.mark.waits_for(RING_CHECK, STEP_CHECK, SHARE_CHECK)
 def test_communication_share__of_published_latencies(lab):
-    """8B over 2 GPUs loses >40% on 10 GbE, <10% on NVLink by a kernel of its own; over 8 >40%."""
+    """8B on A100s and 10 GbE loses >40% at TP2, on H100s and NVLink <10% (one-shot), at TP8 >40%."""
 
     slower = random.Random(4).uniform(0.5, 2)  # in everything: the shares stay
 

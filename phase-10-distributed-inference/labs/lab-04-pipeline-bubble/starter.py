@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [d73cb257ee31]
+# lab-04 starter: write where NotImplementedError stands. [b2fd0793e781]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -137,9 +137,9 @@ def plan_bill(
     """The bill of one forward pass of a TP x PP plan, as a dict; tokens is per microbatch.
 
     Ranks fill the nodes in order and tp_size neighbours form a stage. A layer all-reduces twice, by
-    a ring of 2 (tp-1) steps, in each of which every rank sends its neighbour activation_bytes / tp.
-    When the ring lies over k > 1 nodes, k of these messages leave their node in every step. A
-    boundary between stages hands on one activation, each TP rank its share of it.
+    lab 03's ring, reduce-scatter and all-gather, through its ranks in order and back to the first:
+    in each step every rank sends the next one an equal part of the activation. A boundary between
+    stages hands on one activation, each TP rank its share of it.
       num_nodes             nodes the plan occupies
       bubble                Fraction, of m microbatches
       activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over

@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [c69b6941d1d1]
+# lab-05 starter: write where NotImplementedError stands. [027e8b05676d]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -366,10 +366,10 @@ def expected_experts(num_experts, top_k, tokens):
 def experts_s(tokens, ep_size, busiest, model, machine):
     """Return the seconds of one layer's experts on the busiest rank, for all ranks' tokens.
 
-    The experts are dealt out to ep_size equal parts, and each part's are sliced over num_ranks /
-    ep_size ranks: ep_size 1 is tensor parallelism. In the mean a part gets tokens * top_k / ep_size
-    rows and touches expected_experts(...) / ep_size experts; the busiest part `busiest` times as
-    many of both. But it touches no more experts than it has, num_experts / ep_size. An expert has
+    The experts are dealt out to ep_size equal parts, and each part's are sliced over its equal
+    share of the ranks: ep_size 1 is tensor parallelism. In the mean a part gets an equal share of
+    the rows, top_k a token, and of the experts that are touched (expected_experts); the busiest
+    part `busiest` times as many of both, but it touches no more experts than it has. An expert has
     three matrices [hidden_size, expert_ffn]. The rank reads its slices of what is touched once,
     and does two flops per weight and row, at the same time; for the flops, a slice of expert_ffn
     counts as whole tiles of TILE columns. Keys of model and machine: see MODELS and MACHINES in
@@ -384,10 +384,10 @@ def experts_s(tokens, ep_size, busiest, model, machine):
 def attention_s(tokens, context, attention_dp, model, machine):
     """Return the seconds of one layer's attention and shared expert, for all ranks' tokens.
 
-    A rank reads attention_weights once, divided over the ranks or with attention_dp whole, and the
-    cache of `context` positions (task 5's cache_bytes_per_token) for each token it attends for: all
-    tokens, or with attention_dp tokens / num_ranks. It does two flops per weight and token, divided
-    over the ranks either way, at the same time.
+    A rank reads attention_weights once, its part of them or with attention_dp all, and the cache of
+    `context` positions (task 5's cache_bytes_per_token) for each token it attends for: all tokens,
+    or with attention_dp its equal part of them. At the same time it does its equal part, either
+    way, of two flops per weight and token.
     """
     raise NotImplementedError(
         "lab-05 · attention_s is yours to write (about 6 lines). "

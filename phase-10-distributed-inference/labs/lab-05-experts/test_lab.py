@@ -553,9 +553,9 @@ def test_join__weighs_parts_by_their_lse(lab):
             parts = [whole_attention(q, k[owner == c], v[owner == c]) for c in range(count)]
             outs, lses = (np.stack([part[i] for part in parts]) for i in range(2))
             idea = (
-                "head by head: a part weighs exp(its lse) of the sum of all parts', the head's "
-                f"largest lse taken out first; {np.isinf(lses[:, 0]).sum()} of {count} parts are "
-                "empty"
+                "head by head: lse is the log of what a part divided by, and the whole divides by "
+                f"the sum of these, as large as they may be; {np.isinf(lses[:, 0]).sum()} of "
+                f"{count} parts are empty"
             )
             if not len(k):
                 idea = "every part is empty: the output is zero"
@@ -577,8 +577,8 @@ def test_join__weighs_parts_by_their_lse(lab):
 def test_context_rank__equals_attention_over_all_positions(lab):
     """Ranks with every c-th position each, some with none, return the whole attention"""
     idea = (
-        "weigh my part by exp(my lse) over the sum of everybody's, the largest lse taken out "
-        "first, then add the ranks' addends"
+        "my part weighs as much as it has of what all parts together divide by, which everybody's "
+        "lse tells; the ranks' addends add"
     )
     for q, k, v in attentions():
         for p in GROUPS:
@@ -684,9 +684,7 @@ def expect_batches(ledger, held, hidden):
 @pytest.mark.points(2)
 def test_expected_experts__is_the_mean_over_all_choices(lab):
     """expected_experts is the mean number of different experts over all possible choices"""
-    idea = (
-        "an expert stays untouched when every token leaves it out: (1 - top_k / experts) ** tokens"
-    )
+    idea = "an expert stays untouched when every token leaves it out: how likely is that?"
     for experts, top_k, tokens in (
         (1, 1, 1),
         (3, 1, 2),

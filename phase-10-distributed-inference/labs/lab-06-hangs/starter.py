@@ -1,4 +1,4 @@
-# lab-06 starter: write where NotImplementedError stands. [a68204a00e8f]
+# lab-06 starter: write where NotImplementedError stands. [f10642d26f8b]
 """Lab 06: from a last line and two stacks to the cause of a hang.
 
 A rank waits in a collective until the last rank of its group has come. So a hang has one question:
@@ -152,18 +152,17 @@ def slowest(evidence):
 def diagnose_hang(evidence):
     """Return {"cause": ..., "where": ranks, "decided_by": ..., "next": what to type}.
 
-    The first that holds:
-      links has entries -> "corrupt-link": the ranks that are in all of them, or in any if none is
-        in all; by "links"
-      nobody has ended and it is not hung -> "slow" by slowest, or "healthy" with []; "collectives"
-      never_met says so; by "store", "sockets" or "stacks", or else by "exit", that of the rank that
-        ended or that all live
-      ranks disagree; by "collectives"
-      a rank has ended -> the first to end: "killed" when its exit is -9, else "raised"; "exit"
-      a circle -> "circular": its ranks; by "collectives"
-      of the missing ranks that are not elsewhere: those that wait for a lock file, "stale-lock",
-        by "stacks"; else those with a line in their log that holds given_evidence.ERROR, "raised",
-        by "log"; else all of them, "idle", by "stacks"; if there are none, "unknown", by "stacks"
+    Ask in the order of the chapter's "One page to print": what a later question finds may be the
+    consequence of an earlier one. Each cause and where it sits, by what decided it:
+      "links"        corrupt-link: the ranks that are in all of links, or in any if none is in all
+      "collectives"  slow, or healthy when nobody is; a disagreement; circular
+      "store", "sockets", "stacks"  of never_met: a store that is gone, an address, a lock file
+      "exit"         whatever else never_met says; when all have met, the first to end: killed if
+                     its exit is -9, else raised
+      "stacks"       of the missing ranks that are not elsewhere: stale-lock, those that wait for a
+                     lock file (old errors in their logs do not count); idle, all of them, where no
+                     lock and no error says more; unknown, [], where there are none
+      "log"          of the same ranks: raised, those with given_evidence.ERROR in a line
     next is given_evidence.NEXT[cause], with the first rank of where in place of {rank}.
     """
     raise NotImplementedError(

@@ -374,7 +374,8 @@ class Member:
             there = lambda: len(queue) > self.received.get(source, 0)  # noqa: E731
             self.links.changed.wait_for(lambda: there() or self.links.errors, timeout=3)
             if not there():
-                raise TimeoutError(f"rank {self.rank} waits for rank {source}, which sent nothing")
+                sent = f"which sent {'no more than ' * bool(queue)}{len(queue)}"
+                raise TimeoutError(f"rank {self.rank} waits for rank {source}, {sent}")
             number = self.received[source] = self.received.get(source, 0) + 1
             carried = queue[number - 1]
             if len(carried) != count:
