@@ -149,6 +149,25 @@ def report(lab, table, constants, protocols):
     return "\n".join(lines)
 
 
+def off_the_line(lab, runs, constants, protocols):
+    """The sentence that names the worst of the sizes which the line misses by more than their own
+    repeats differ (half of the batches lie between the fastest and the median), or ""."""
+    worst, sentence = 0.0, ""
+    for ranks, run in runs.items():
+        for size, times in run:
+            fastest_s, spread_s = min(times), median(times) - min(times)
+            predicted_s = lab.predict_all_reduce_s(ranks, size, *constants[ranks], protocols)
+            off_s = predicted_s - fastest_s
+            if abs(off_s) > max(spread_s, worst * fastest_s):
+                worst = abs(off_s) / fastest_s
+                sentence = (
+                    f"{bytes_text(size)} on {ranks} ranks is off the line by {worst:.0%}, and its "
+                    f"own repeats differ by {spread_s / fastest_s:.0%}: run again, and if it stays "
+                    "off, do not use the line there"
+                )
+    return sentence
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="out/measure-comm", help="folder for the three files")
@@ -213,6 +232,8 @@ def main():
     if backend == "gloo" and max(ranks) > os.cpu_count():
         print(f"{max(ranks)} processes shared {os.cpu_count()} processors, with whatever else ran")
     print(report(lab, table, constants, protocols))
+    if off := off_the_line(lab, runs, constants, protocols):
+        print(off)
 
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
