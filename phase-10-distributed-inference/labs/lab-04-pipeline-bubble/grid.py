@@ -5,7 +5,7 @@
     python grid.py 4 8 --svg bubble.svg
 
 It draws what solution.py computes, or with LAB_IMPL=starter what you wrote: the grid as soon as you
-have it, and below it the bubble and the peaks, or which function they still wait for. `text(grid)`
+have it, and below it what your other functions say, or which one it still waits for. `text(grid)`
 and `svg(grid, title)` draw any list of rows whose cells are microbatch numbers, ops or None.
 """
 
@@ -151,6 +151,26 @@ def build(lab, schedule, p, m, chunks=2):
     return lab.replay(order), order
 
 
+def served(lab, p, m):
+    """Two lines below a forward grid: the same stages in decoding, and as boxes of 8 GPUs."""
+
+    def work():
+        rate = lab.decode_steps_per_s(p, m, p, 0)  # a stage takes one tick
+        return f"{float(rate):.1%} of the stages' time is work"
+
+    def hops():
+        plans = {f"TP8 x PP{p}": (8, p), f"TP{8 * p}": (8 * p, 1)}
+        bills = {name: lab.plan_bill(*plan, 8, 80, 8192, 1, m) for name, plan in plans.items()}
+        return ", ".join(f"{bill['node_hops']:,} with {name}" for name, bill in bills.items())
+
+    for what, of in (
+        (f"decoding with {m} in the loop", work),
+        (f"hops a token between {p} boxes of 8, 80 layers", hops),
+    ):
+        said, todo = attempt(lab, of)
+        yield f"{what}: " + (f"not counted ({todo})" if todo else said)
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -175,6 +195,8 @@ def main(arguments=None):
     print(f"{ticks} ticks, {idle} of {cells} cells idle: bubble ", end="")
     bubble, todo = attempt(lab, lab.grid_bubble, grid)
     print(f"not counted ({todo})" if todo else f"{bubble} = {float(bubble):.1%}")
+    if chosen.schedule == "forward":
+        print(*served(lab, chosen.p, chosen.m), sep="\n")
     if order:
         peaks, todo = attempt(lab, lab.peak_live_activations, order)
         print("peak live activations per rank:", *([f"not counted ({todo})"] if todo else peaks))
