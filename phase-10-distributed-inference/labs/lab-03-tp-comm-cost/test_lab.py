@@ -99,7 +99,7 @@ def test_communication_share__divides_by_the_whole_step(lab):
 @pytest.mark.points(4)
 @pytest.mark.waits_for(RING_CHECK, STEP_CHECK, SHARE_CHECK)
 def test_communication_share__of_published_latencies(lab):
-    """8B on A100s and 10 GbE loses >40% at TP2, on H100s and NVLink <10% (one-shot), at TP8 >40%."""
+    """8B on two A100s loses >40% on 10 GbE, <10% by a kernel on NVLink; on eight H100s >40%."""
 
     slower = random.Random(4).uniform(0.5, 2)  # in everything: the shares stay
 
@@ -115,9 +115,9 @@ def test_communication_share__of_published_latencies(lab):
     ethernet_s = lab.ring_all_reduce_s(2, 8 * KiB, slower * c_s, slower * a_s, busbw / slower)
     lost = share(2, ethernet_s, A100_BYTES_PER_S)
     assert 0.40 < lost < 1, f"8B, A100, TP=2 over 10 GbE loses {lost:.0%}; it must be above 40%"
-    one_shot_s = slower * measured_s("custom_all_reduce", "H100", 2, 8 * KiB, "CUDA graph")
-    lost = share(2, one_shot_s, H100_BYTES_PER_S)
-    assert 0 < lost < 0.10, f"8B, H100, TP=2, one-shot on NVLink loses {lost:.0%}; want under 10%"
+    one_shot_s = slower * measured_s("custom_all_reduce", "A100", 2, 8 * KiB, "CUDA graph")
+    lost = share(2, one_shot_s, A100_BYTES_PER_S)
+    assert 0 < lost < 0.10, f"8B, A100, TP=2, one-shot on NVLink loses {lost:.0%}; want under 10%"
     nccl_s = slower * measured_s("nccl_all_reduce", "H100", 8, 8 * KiB)
     lost = share(8, nccl_s, H100_BYTES_PER_S)
     assert 0.40 < lost < 1, (
