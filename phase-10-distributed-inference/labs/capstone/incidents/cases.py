@@ -20,7 +20,7 @@ CASES = {
     "disturbed": (13, "disturbed", None, 4),
     "two-hosts": (7, "healthy", None, 7),
     "slow-link": (11, "slow-link", "link", 7),
-    "unsteady-link": (1, "unsteady-link", "link", 7),
+    "unsteady-link": (1, "unsteady-link", "link", 7),  # no page shows it: the page's exam
     "two-replicas": (6, "replicas", None, 4),
     "copied-heads": (14, "copied-heads", None, 4),
     "one-in-flight": (3, "starved", None, 8),
@@ -29,7 +29,7 @@ CASES = {
     "eight-in-flight": (8, "healthy", None, 8),
     "even-stages": (12, "healthy", None, 12),
     "slow-stage": (5, "slow-stage", 2, 12),
-    "exam": (16, "slow-stage", 3, 12),  # no page shows it
+    "exam": (16, "slow-stage", 3, 12),  # no page shows it either
     "overlap": (18, "healthy", None, 18),
     "overlap-lost": (17, "no-overlap", None, 18),
 }
