@@ -185,9 +185,9 @@ def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
 def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """Return the seconds of a reduce-scatter and an all-gather, peers read directly.
 
-    Two rounds between the ranks, and each is priced at kernel_s, so two of them; no hops; the bytes
-    of a ring. (That is on the safe side: in vLLM both rounds are in one launch, with two barriers.)
-    Source: the same file, `cross_device_reduce_2stage`.
+    Each of the two rounds is priced at kernel_s; no hops; the bytes of a ring. (That is on the safe
+    side: in vLLM both rounds are in one launch, with two barriers.) Source: the same file,
+    `cross_device_reduce_2stage`.
     """
     # BEGIN SOLUTION (task 3)
     return ring_all_reduce_s(num_ranks, payload_bytes, 2 * kernel_s, 0.0, busbw_bytes_per_s)

@@ -1,4 +1,4 @@
-# lab-03 starter: write where NotImplementedError stands. [1bdac0a450f5]
+# lab-03 starter: write where NotImplementedError stands. [bcdbe008f25f]
 """Lab 03: the communication bill of tensor parallelism.
 
 What does one message cost, how many are there in a step, and what is the step they are added to?
@@ -188,9 +188,9 @@ def one_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s)
 def two_shot_all_reduce_s(num_ranks, payload_bytes, kernel_s, busbw_bytes_per_s):
     """Return the seconds of a reduce-scatter and an all-gather, peers read directly.
 
-    Two rounds between the ranks, and each is priced at kernel_s, so two of them; no hops; the bytes
-    of a ring. (That is on the safe side: in vLLM both rounds are in one launch, with two barriers.)
-    Source: the same file, `cross_device_reduce_2stage`.
+    Each of the two rounds is priced at kernel_s; no hops; the bytes of a ring. (That is on the safe
+    side: in vLLM both rounds are in one launch, with two barriers.) Source: the same file,
+    `cross_device_reduce_2stage`.
     """
     raise NotImplementedError(
         "lab-03 · two_shot_all_reduce_s is yours to write (about 1 line). "

@@ -164,10 +164,10 @@ def test_bus_bandwidth__is_what_nccl_tests_prints(lab):
         for operation, rounds in ROUNDS.items():
             chunks = rounds * (num_ranks - 1) if rounds else num_ranks
             expected = Fraction(payload) / num_ranks * chunks / Fraction(seconds_s)
-            part = "every byte, once"
+            part = "every byte once"
             if rounds:
                 part = f"{counted(chunks, 'chunk')} of bytes/{num_ranks}"
-            idea = f"bytes / seconds, times what a rank's link carries in {operation}: {part}"
+            idea = f"in these seconds a rank's link carries, in {operation}, {part}"
             close(lab.bus_bandwidth(operation, num_ranks, payload, seconds_s), expected, idea)
     seconds_s = measured_s("nccl_all_reduce", "H100", 8, 512 * MiB)
     rate = lab.bus_bandwidth("all_reduce", 8, 512 * MiB, seconds_s)
@@ -477,8 +477,8 @@ def test_all_reduce_range_s__best_and_worst(lab):
 def test_tensor_parallel_sides__paid_and_saved(lab):
     """TP pays when its messages cost less than the step it spares."""
     idea = {
-        "paid_s": "paid = messages x seconds",
-        "saved_s": "saved = step on one rank - step on p ranks, of the same tokens",
+        "paid_s": "paid is what all messages take",
+        "saved_s": "saved is what a step of the same tokens takes longer on one rank",
     }
     weights, memory, flops = machine()
     chance = random.Random(5)

@@ -353,7 +353,7 @@ def audit_order(order, num_stages, m):
 
 
 def span_bubble(grid):
-    """The other bubble: (longest span - work) / longest span, as an exact Fraction.
+    """The other bubble: the part of the longest span that exceeds the work, as an exact Fraction.
 
     A rank's span runs from its first busy tick to its last; work is the most busy ticks of a rank.
     Zero-bubble papers report this one (arXiv 2401.10241 section 5.3). ValueError as in grid_bubble,

@@ -1,4 +1,4 @@
-# lab-04 starter: write where NotImplementedError stands. [b2fd0793e781]
+# lab-04 starter: write where NotImplementedError stands. [acf423efa1c6]
 """Lab 04: a model cut into stages, a batch cut into microbatches, and the time nobody works.
 
     stage 0  0 1 2 3 . .        p = 3 stages, m = 4 microbatches, one tick per cell
@@ -259,7 +259,7 @@ def audit_order(order, num_stages, m):
 
 
 def span_bubble(grid):
-    """The other bubble: (longest span - work) / longest span, as an exact Fraction.
+    """The other bubble: the part of the longest span that exceeds the work, as an exact Fraction.
 
     A rank's span runs from its first busy tick to its last; work is the most busy ticks of a rank.
     Zero-bubble papers report this one (arXiv 2401.10241 section 5.3). ValueError as in grid_bubble,
