@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [fb2757ca2658]
+# capstone starter: write where NotImplementedError stands. [ab8143d082c1]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -473,8 +473,8 @@ def look_at_start_up(evidence):
                     one engine stayed
     "copied-heads"  else copies is above 1. cost: the part of the cache that could go if every head
                     were held once
-    numbers: "engines", into how many of them the planned ranks fell, of all stages; a process says
-    how many its own has, world_size, and all say the same (do not count them: a log may lack some);
+    numbers: "engines", how many the planned ranks of all stages became; a process says how many
+    ranks its own has, world_size, and all say the same (not the processes: a log may lack some);
     "copies", how many times tp_size ranks hold each of the model's num_key_value_heads, each rank
     as many as any process says. Both may be fractions, and below 1.
     """
