@@ -21,8 +21,10 @@ def main() -> int:
     os.environ.pop("LAB_IMPL", None)  # the book shows the solutions, whatever its builder edits
     context, book = json.load(sys.stdin)
     root = Path(context["root"]).resolve()
-    build = make_build(root, context["config"].get("preprocessor", {}).get("labbook", {}))
-    runs = (root / "pyodide.json").is_file() and bundle(root, build.repo)
+    config = context["config"]["preprocessor"]["labbook"]
+    repo = (root / config.get("repo", "..")).resolve()
+    build = make_build(root, repo, root / config.get("cache", ".cache"))
+    runs = (root / "pyodide.json").is_file() and bundle(root, repo)
     errors: list[BookError] = []
     terms = glossary(root / "src" / "glossary.md")
     pages = list(chapters(book["items"]))
@@ -44,24 +46,21 @@ def main() -> int:
     return 0
 
 
-def make_build(root: Path, config: dict[str, Any]) -> Build:
-    """`root` is the book's folder; `repo` in book.toml says where the labs are, relative to it."""
-    repo = (root / config.get("repo", "..")).resolve()
+def make_build(root: Path, repo: Path, kept: Path) -> Build:
+    """root: the book's folder; repo: where the labs are; kept: the folder of the cache."""
     watched = [root / "labbook", root / "figures", root / "pages", root / "quotes", repo / "labkit"]
     watched += [repo / "benchmarks" / "results"]
     watched += [repo / "conftest.py", repo / "pytest.ini", *sorted(repo.glob("phase-*"))]
-    cache = Cache(
-        root / config.get("cache", ".cache"), fingerprint(p for p in watched if p.exists())
-    )
+    cache = Cache(kept, fingerprint(p for p in watched if p.exists()))
 
-    def namespace(source: str) -> dict[str, Any]:
+    def namespace() -> dict[str, Any]:
         from .names import chapter_namespace  # numpy and the labs are loaded only when needed
 
-        return chapter_namespace(source, root, repo, cache)
+        return chapter_namespace(root, repo, cache)
 
     sources_file = root / "src" / "sources.md"
     text = sources_file.read_text(encoding="utf-8") if sources_file.exists() else ""
-    return Build(repo, cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
+    return Build(cache, namespace, set(re.findall(r'<a id="([\w.-]+)">', text)))
 
 
 def glossary(file: Path) -> dict[str, str]:

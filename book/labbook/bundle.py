@@ -122,54 +122,35 @@ def pieces_of(text: str, tasks: dict[str, int]) -> list[dict[str, Any]]:
     `anchor`, also in an edited file.
     """
     lines = text.splitlines(keepends=True)
-    functions = {}
+    spans: dict[int, list[int]] = {}  # first and last line, the blank ones behind them included
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name in tasks:
-            first = min(part.lineno for part in [node, *node.decorator_list])
-            functions[first] = node
-    pieces: list[dict[str, Any]] = [{"task": 0, "text": ""}]
-    end = 0
-    for at, line in enumerate(lines, 1):
-        node = functions.get(at)
-        if node:
-            end, wanted = node.end_lineno or at, tasks[node.name]
-            if pieces[-1]["task"] != wanted:
-                pieces.append({"task": wanted, "text": ""})
-        elif at > end and line.strip() and pieces[-1]["task"]:
-            pieces.append({"task": 0, "text": ""})
-        pieces[-1]["text"] += line
-    pieces = _whole_tasks(pieces)
-    for piece in pieces:
-        own = piece["text"].splitlines()
-        starts = [line.partition("(")[0] + "(" for line in own if line.startswith("def ")]
-        found = next(line for line in [*starts[:1], *own] if _once(line, lines))
-        back = next(at for at, line in enumerate(own) if line.startswith(found))
-        piece.update(anchor=found, back=back)
-    return pieces
+            first = min(part.lineno for part in [node, *node.decorator_list]) - 1
+            last = node.end_lineno or first
+            while last < len(lines) and not lines[last].strip():
+                last += 1
+            spans.setdefault(tasks[node.name], [first, last])[1] = last
+    cuts, end = [], 0
+    for task, (first, last) in sorted(spans.items(), key=lambda found: found[1]):
+        if first < end:
+            raise ValueError(f"task {task}'s functions lie apart in starter.py")
+        cuts += [(0, end, first), (task, first, last)]
+        end = last
+    cuts.append((0, end, len(lines)))
+    return [_piece(task, lines, first, last) for task, first, last in cuts if first < last]
+
+
+def _piece(task: int, lines: list[str], first: int, last: int) -> dict[str, Any]:
+    text = "".join(lines[first:last])
+    own = text.splitlines()
+    starts = [line.partition("(")[0] + "(" for line in own if line.startswith("def ")]
+    found = next(line for line in [*starts[:1], *own] if _once(line, lines))
+    back = next(at for at, line in enumerate(own) if line.startswith(found))
+    return {"task": task, "text": text, "anchor": found, "back": back}
 
 
 def _once(start: str, lines: list[str]) -> bool:
     return bool(start) and sum(line.startswith(start) for line in lines) == 1
-
-
-def _whole_tasks(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is given between two functions of one task goes with them: one piece for each task."""
-    out: list[dict[str, Any]] = []
-    for piece in pieces:
-        before = [at for at, other in enumerate(out) if other["task"] == piece["task"] != 0]
-        if not before:
-            out.append(piece)
-            continue
-        between = out[before[0] :]
-        if any(other["task"] not in (0, piece["task"]) for other in between):
-            raise ValueError(f"task {piece['task']}'s functions lie apart in starter.py")
-        out[before[0] :] = [
-            {
-                "task": piece["task"],
-                "text": "".join(other["text"] for other in [*between, piece]),
-            }
-        ]
-    return out
 
 
 def _licences(pin: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 # what a result can depend on; prose is read afresh each time
-SUFFIXES = {".py", ".json", ".jsonl", ".log", ".txt", ".toml", ".ini", ".csv"}
+SUFFIXES = {".py", ".json", ".jsonl", ".log", ".txt", ".toml", ".ini", ".csv", ".svg"}
 
 
 def fingerprint(paths: Iterable[Path]) -> str:

@@ -20,180 +20,88 @@ import ast
 import contextlib
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from html import escape
-from pathlib import Path
 from typing import Any
 
 from labkit.loading import line_in
 
 from .cache import Cache
-from .excerpts import find_file
 from .formulas import formulas
 from .markdown import BookError, Fence, Prose, outside_code, segments
 
 DIRECTIVE = re.compile(r"\{\{\s*(\w+):\s*(.+?)\s*\}\}", re.S)
-RUN = ("py", "check", "stub", "hints", "task", "figure")
+CALLS = ("stub", "hints", "task", "drawing", "figure")  # names that are called with the text
 NO_PROSE = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", re.S)  # formulas, tags
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
 )
-
-
-@dataclass(frozen=True)
-class Job:
-    """Something to run: the source of a directive or of an eval fence."""
-
-    kind: str
-    source: str
-    file: str
-    line: int
+Run = Callable[[str, str, str, int], str]  # kind, source, file, line -> what comes in its place
 
 
 @dataclass
 class Build:
-    """What all chapters share; `namespace(source)` gives the names a chapter's code may use."""
+    """What all chapters share; `namespace()` gives the names a chapter's code may use."""
 
-    repo: Path
     cache: Cache
-    namespace: Callable[[str], dict[str, Any]]
+    namespace: Callable[[], dict[str, Any]]
     sources: set[str] = field(default_factory=set)
 
 
 def render(text: str, file: str, build: Build) -> str:
     """The chapter's Markdown with everything computed. BookError carries file and line."""
     pieces = list(segments(text, file))
-    jobs = [job for piece in pieces for job in _jobs(piece)]
-    found = _results(file, jobs, build)
-    results, out = iter(found), []
-    for piece in pieces:
-        if isinstance(piece, Fence):
-            out.append(_fence(piece, results, build))
-        else:
-            out.append(_prose(piece, results, build))
-    return "".join(out)
+    blocks = [piece.body for piece in pieces if isinstance(piece, Fence) and piece.runs]
+
+    def results() -> list[str]:
+        names, found = build.namespace(), []
+
+        def run(*asked: Any) -> str:
+            found.append(_run(*asked, names))
+            return found[-1]
+
+        _fill(pieces, run, build.sources)
+        return found
+
+    kept = iter(build.cache.get([file, DIRECTIVE.findall(text), blocks], results))
+    return _fill(pieces, lambda *asked: next(kept), build.sources)
 
 
-def _drawing(source: str, build: Build) -> str:
-    """A lab's SVG file becomes a figure of the page, so that it follows the page's theme."""
-    name, _, alt = (part.strip() for part in source.partition(" | "))
-    svg = find_file(build.repo, name).read_text(encoding="utf-8")
-    svg = " ".join(svg[svg.index("<svg") :].split())
-    svg = re.sub(r"<style>.*?</style>", "", svg)  # the theme has its own colours
-    label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
-    opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
-    width = re.search(r'\swidth="(\d+)"', opening)
-    smallest = f' style="min-width:{width[1]}px"' if width else ""  # scrolls, not shrinks
-    svg = f"{opening} {label}{smallest}>" + svg.partition(">")[2]
-    return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
-
-
-def _jobs(piece: Prose | Fence) -> list[Job]:
-    if isinstance(piece, Fence):
-        _check_fence(piece)
-        run = "eval" in piece.tags[1:]
-        return [Job("block", piece.body, piece.file, piece.line + 1)] if run else []
-    found: list[Job] = []
-
-    def collect(text: str, offset: int) -> str:
-        for match in DIRECTIVE.finditer(text):
-            line = piece.line_at(offset + match.start())
-            if match[1] not in (*RUN, "fact", "drawing"):
-                raise BookError(f"unknown directive {match[0]!r}", piece.file, line)
-            if match[1] in RUN:
-                found.append(Job(match[1], match[2], piece.file, line))
-        rest = DIRECTIVE.sub(_blank, text)
-        if bad := re.search(r"\{\{.{0,40}", rest):
-            line = piece.line_at(offset + bad.start())
-            raise BookError(f"cannot read {bad[0]!r}", piece.file, line)
-        typed = TYPED_NUMBER.search(NO_PROSE.sub(_blank, rest))
-        if typed:
-            raise BookError(
-                f"a number typed by hand: {typed[0]!r}; compute it with {{{{py: ...}}}} or cite it "
-                "with {{fact: ... | source}}",
-                piece.file,
-                piece.line_at(offset + typed.start()),
-            )
-        return text
-
-    outside_code(piece.text, collect)
-    return found
-
-
-def _blank(match: re.Match[str]) -> str:
-    """As much white space, so that what stands behind it keeps its place."""
-    return re.sub(r"\S", " ", match[0])
-
-
-def _check_fence(fence: Fence) -> None:
-    with _at(fence.file, fence.line):
-        if not fence.tags:
-            raise BookError("this code block names no language")
-        if not fence.body.strip():
-            raise BookError("this code block is empty")
-    if fence.tags[0] == "python":
-        try:
-            ast.parse(fence.body)
-        except SyntaxError as error:
-            line = fence.line + (error.lineno or 1)
-            raise BookError(f"python: {error.msg}", fence.file, line) from None
+def _fill(pieces: Iterable[Prose | Fence], run: Run, sources: set[str]) -> str:
+    return "".join(
+        _fence(piece, run) if isinstance(piece, Fence) else _prose(piece, run, sources)
+        for piece in pieces
+    )
 
 
 # --- running ----------------------------------------------------------------------------------
 
 
-def _results(file: str, jobs: list[Job], build: Build) -> list[str]:
-    if not jobs:
-        return []
-    key = [file, *((job.kind, job.source) for job in jobs)]
-
-    def run() -> list[str]:
-        names = _names(jobs, build)
-        return [_run_one(job, names) for job in jobs]
-
-    return build.cache.get(key, run)
-
-
-def _names(jobs: list[Job], build: Build) -> dict[str, Any]:
+def _run(kind: str, source: str, file: str, line: int, names: dict[str, Any]) -> str:
     try:
-        return build.namespace("\n".join(job.source for job in jobs))
-    except BookError:
-        for job in jobs:  # which of them names the lab that cannot be loaded
-            with _at(job.file, job.line):
-                build.namespace(job.source)
-        raise
-
-
-def _run_one(job: Job, names: dict[str, Any]) -> str:
-    try:
-        if job.kind == "block":
+        if kind == "block":
             printed = io.StringIO()
-            padded = "\n" * (job.line - 1) + job.source  # tracebacks then show the chapter's line
+            padded = "\n" * (line - 1) + source  # tracebacks then show the chapter's line
             with contextlib.redirect_stdout(printed):
-                exec(compile(padded, job.file, "exec"), names)
+                exec(compile(padded, file, "exec"), names)
             return printed.getvalue()
-        if job.kind == "check":
-            _check(job.source, names)
+        if kind == "check":
+            _check(source, names)
             return ""
-        if job.kind == "figure":
-            return names["figures"].draw(job.source)
-        if job.kind in ("hints", "task"):
-            return str(names[job.kind](job.source))
-        if job.kind == "stub":
-            return f"```python\n{names['stub'](job.source)}\n```"
-        expression, bar, spec = job.source.rpartition(" | ")
-        value = eval((expression if bar else job.source).strip(), names)
+        if kind in CALLS:
+            return str(names[kind](source))
+        expression, bar, spec = source.rpartition(" | ")
+        value = eval((expression if bar else source).strip(), names)
         if isinstance(value, Fraction) and bar:
             value = float(value)  # Fraction has no format codes before Python 3.12
         return format(value, spec.strip() if bar else "")
-    except BookError as error:
-        raise BookError(error.message, job.file, job.line) from None
+    except BookError:
+        raise
     except Exception as error:
-        line = line_in(error, job.file) or job.line
-        what = " ".join(job.source.split())[:120]
-        raise BookError(f"{type(error).__name__}: {error} in {what!r}", job.file, line) from error
+        line = line_in(error, file) or line
+        what = " ".join(source.split())[:120]
+        raise BookError(f"{type(error).__name__}: {error} in {what!r}", file, line) from error
 
 
 def _check(source: str, names: dict[str, Any]) -> None:
@@ -213,46 +121,84 @@ def _check(source: str, names: dict[str, Any]) -> None:
 # --- composing --------------------------------------------------------------------------------
 
 
-def _prose(piece: Prose, results: Any, build: Build) -> str:
+def _prose(piece: Prose, run: Run, sources: set[str]) -> str:
     blocks: list[str] = []
 
     def fill(text: str, offset: int) -> str:
         def one(match: re.Match[str]) -> str:
-            kind, source = match[1], match[2]
-            with _at(piece.file, piece.line_at(offset + match.start())):
-                if kind in RUN:
-                    value = next(results)
-                else:
-                    value = (_fact if kind == "fact" else _drawing)(source, build)
+            kind, source = match.groups()
+            line = piece.line_at(offset + match.start())
+            with _at(piece.file, line):
+                if kind == "fact":
+                    return _fact(source, sources)
+                if kind not in ("py", "check", *CALLS):
+                    raise BookError(f"unknown directive {match[0]!r}")
+                value = run(kind, source, piece.file, line)
             if "\n" not in value and kind not in ("figure", "drawing"):
                 return value
             blocks.append(value)
             return f"\x00{len(blocks) - 1}\x00"
 
-        filled = DIRECTIVE.sub(one, text)
-        return formulas(filled, piece.file, piece.line_at(offset))
+        _expect_no_number(piece, text, offset)
+        return formulas(DIRECTIVE.sub(one, text), piece.file, piece.line_at(offset))
 
     done = outside_code(piece.text, fill)
     return re.sub("\x00(\\d+)\x00", lambda m: blocks[int(m[1])], done)
 
 
-def _fact(source: str, build: Build) -> str:
+def _expect_no_number(piece: Prose, text: str, offset: int) -> None:
+    """What is no directive holds no measured number, and no braces of a directive."""
+    rest = DIRECTIVE.sub(_blank, text)
+    typed = TYPED_NUMBER.search(NO_PROSE.sub(_blank, rest))
+    for bad, says in (
+        (re.search(r"\{\{.{0,40}", rest), "cannot read {!r}"),
+        (
+            typed,
+            "a number typed by hand: {!r}; compute it with {{{{py: ...}}}} or cite it with "
+            "{{{{fact: ... | source}}}}",
+        ),
+    ):
+        if bad:
+            line = piece.line_at(offset + bad.start())
+            raise BookError(says.format(bad[0]), piece.file, line)
+
+
+def _blank(match: re.Match[str]) -> str:
+    """As much white space, so that what stands behind it keeps its place."""
+    return re.sub(r"\S", " ", match[0])
+
+
+def _fact(source: str, sources: set[str]) -> str:
     text, _, key = source.rpartition(" | ")
-    if key not in build.sources:
+    if key not in sources:
         raise BookError(f"no source {key!r} in sources.md")
     return f'<a class="source" href="sources.html#{key}" title="Source: {key}">{text}</a>'
 
 
-def _fence(fence: Fence, results: Any, build: Build) -> str:
-    tags = fence.tags
-    lines = []
-    if "eval" not in tags[1:] or "hide" not in tags:
-        lines += [f"```{tags[0]}", *fence.body.split("\n"), "```"]
-    if "eval" in tags[1:]:
-        printed = next(results).rstrip("\n")
-        if printed.strip():
-            lines += ["", "```text", *printed.split("\n"), "```"]
+def _fence(fence: Fence, run: Run) -> str:
+    tags, lines = fence.tags, []
+    with _at(fence.file, fence.line):
+        if not tags:
+            raise BookError("this code block names no language")
+        if not fence.body.strip():
+            raise BookError("this code block is empty")
+        if tags[0] == "python":
+            _expect_python(fence)
+        if not (fence.runs and "hide" in tags):
+            lines += [f"```{tags[0]}", *fence.body.split("\n"), "```"]
+        if fence.runs:
+            printed = run("block", fence.body, fence.file, fence.line + 1).rstrip("\n")
+            if printed.strip():
+                lines += ["", "```text", *printed.split("\n"), "```"]
     return "\n".join((fence.prefix + line).rstrip() for line in lines) + "\n"
+
+
+def _expect_python(fence: Fence) -> None:
+    try:
+        ast.parse(fence.body)
+    except SyntaxError as error:
+        line = fence.line + (error.lineno or 1)
+        raise BookError(f"python: {error.msg}", fence.file, line) from None
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import json
 import re
 import textwrap
 import types
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from labkit.claims import Claim, claims_in, points_of_tasks, shown
@@ -14,7 +16,6 @@ from labkit.mistakes import read_bank
 from labkit.starters import derive
 from labkit.tasks import Task, hints_of, tasks_of
 
-from .excerpts import find_file
 from .markdown import BookError, pick
 
 
@@ -76,11 +77,12 @@ def tasks_table(prefix: str, first: int = 1, last: int = 99) -> str:
 
 
 def stub(target: str) -> str:
-    """`lab-01:row_parallel` -> the function as the starter gives it."""
+    """`lab-01:row_parallel` -> the function as the starter gives it, in a fence."""
     prefix, _, name = target.partition(":")
     text = derive(lab(prefix.strip()))
     functions = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
-    return str(ast.get_source_segment(text, pick(functions, name.strip(), "function")))
+    found = ast.get_source_segment(text, pick(functions, name.strip(), "function"))
+    return f"```python\n{found}\n```"
 
 
 def hints(target: str) -> str:
@@ -181,9 +183,35 @@ def fact(key: str) -> Any:
     return pick(facts(), key, "measurement")["value"]
 
 
+def find_file(name: str) -> Path:
+    """A file of the repository; `lab-03/x` and `capstone/x` mean that lab's folder."""
+    head, _, rest = name.partition("/")
+    candidates = [ROOT / name]
+    if re.fullmatch(r"lab-\d\d|capstone", head):
+        candidates = [p / rest for p in ROOT.glob(f"phase-*/labs/{head}*")]
+    found = [p for p in candidates if p.is_file()]
+    if len(found) != 1:
+        raise BookError(f"no single file {name!r} in the repository ({len(found)} found)")
+    return found[0]
+
+
+def drawing(target: str) -> str:
+    """`lab-04/x.svg | a` -> a lab's SVG file as a figure of the page, in the page's theme."""
+    name, _, alt = (part.strip() for part in target.partition(" | "))
+    svg = capture(name)
+    svg = " ".join(svg[svg.index("<svg") :].split())
+    svg = re.sub(r"<style>.*?</style>", "", svg)  # the theme has its own colours
+    label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
+    opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
+    width = re.search(r'\swidth="(\d+)"', opening)
+    smallest = f' style="min-width:{width[1]}px"' if width else ""  # scrolls, not shrinks
+    svg = f"{opening} {label}{smallest}>" + svg.partition(">")[2]
+    return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
+
+
 def capture(target: str) -> Any:
     """`lab-02/captures/x/y.json` -> its content, or the text of any other file."""
-    path = find_file(ROOT, target)
+    path = find_file(target)
     text = path.read_text(encoding="utf-8")
     return json.loads(text) if path.suffix == ".json" else text
 

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-_FENCE = re.compile(r"^([ \t>]*)(`{3,}|~{3,})([^\n]*)$")
+_FENCE = re.compile(
+    r"^(?P<prefix>[ \t>]*)(?P<ticks>`{3,}+|~{3,}+)(?P<info>[^\n]*)\n"
+    r"(?P<body>.*?)(?:^[ \t>]*(?P=ticks)[`~]*[ \t]*$|(?P<unclosed>\Z))",
+    re.M | re.S,
+)
 _CODE_OR_COMMENT = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|<!--.*?-->", re.S)
 
 
@@ -56,33 +60,30 @@ class Fence:
     def tags(self) -> list[str]:
         return self.info.replace(",", " ").split()
 
+    @property
+    def runs(self) -> bool:
+        """Whether its code is run, and what it prints shown."""
+        return "eval" in self.tags[1:]
 
-def segments(text: str, file: str, first_line: int = 1) -> Iterator[Prose | Fence]:
+
+def segments(text: str, file: str) -> Iterator[Prose | Fence]:
     """Yield the chapter's pieces in order; an unclosed fence is an error."""
-    lines = text.split("\n")
-    start = i = 0
-    while i < len(lines):
-        opening = _FENCE.match(lines[i])
-        if not opening:
-            i += 1
-            continue
-        if i > start:
-            yield Prose("\n".join(lines[start:i]) + "\n", file, first_line + start)
-        prefix, ticks, info = opening.groups()
-        closing = re.compile(rf"^[ \t>]*{re.escape(ticks[0])}{{{len(ticks)},}}[ \t]*$")
-        end = i + 1
-        while end < len(lines) and not closing.match(lines[end]):
-            end += 1
-        if end == len(lines):
-            raise BookError("this code block is never closed", file, first_line + i)
-        body = [
-            line[len(prefix) :] if line.startswith(prefix) else line.lstrip()
-            for line in lines[i + 1 : end]
-        ]
-        yield Fence(prefix, info.strip(), "\n".join(body), file, first_line + i)
-        start = i = end + 1
-    if start < len(lines):
-        yield Prose("\n".join(lines[start:]), file, first_line + start)
+
+    def line_of(position: int) -> int:
+        return 1 + text.count("\n", 0, position)
+
+    begin = 0
+    for found in _FENCE.finditer(text):
+        if found.start() > begin:
+            yield Prose(text[begin : found.start()], file, line_of(begin))
+        prefix, line = found["prefix"], line_of(found.start())
+        if found["unclosed"] is not None:
+            raise BookError("this code block is never closed", file, line)
+        body = "\n".join(row.removeprefix(prefix) for row in found["body"].splitlines())
+        yield Fence(prefix, found["info"].strip(), body, file, line)
+        begin = found.end() + 1
+    if begin < len(text):
+        yield Prose(text[begin:], file, line_of(begin))
 
 
 def outside_code(text: str, change: Callable[[str, int], str]) -> str:

@@ -12,12 +12,24 @@ from .cache import Cache
 
 OF_LABS = (  # functions of labs.py
     "fact facts stub hints task stretch_points task_points claims extra_points tasks_table "
-    "bug_hunt mistakes capture log_lines bill_models gaps model models quote"
+    "bug_hunt mistakes capture drawing log_lines bill_models gaps model models quote"
 ).split()
 
 
-def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict[str, Any]:
-    """A fresh namespace per chapter; `lab01` ... are the labs' solutions, loaded when named."""
+class Names(dict[str, Any]):
+    """Names of a chapter; `lab01` ... and `capstone` are solutions, loaded when first named."""
+
+    def __missing__(self, name: str) -> Any:
+        found = re.fullmatch(r"(?:lab(\d\d)|capstone)", name)
+        if not found:
+            raise KeyError(name)
+        from .labs import solution
+
+        return self.setdefault(name, solution(f"lab-{found[1]}" if found[1] else name))
+
+
+def chapter_namespace(root: Path, repo: Path, cache: Cache) -> Names:
+    """Fresh names for a chapter."""
     shared = sorted(str(folder.parent) for folder in repo.glob("phase-*/labs/collectives.py"))
     for folder in (str(root), str(repo), *shared):
         if folder not in sys.path:
@@ -26,27 +38,23 @@ def chapter_namespace(source: str, root: Path, repo: Path, cache: Cache) -> dict
 
     from . import guesses, labs, screens
 
-    names: dict[str, Any] = {
-        "__name__": "__chapter__",
-        "table": table,
-        "KIB": KIB,
-        "MIB": MIB,
-        "GIB": GIB,
-        "json": json,
-        "human_bytes": human_bytes,
-        "microseconds": microseconds,
-        "figures": figures,
-        "guess": guesses.guess,
-        "choose": guesses.choose,
+    return Names(
+        __name__="__chapter__",
+        table=table,
+        KIB=KIB,
+        MIB=MIB,
+        GIB=GIB,
+        json=json,
+        human_bytes=human_bytes,
+        microseconds=microseconds,
+        figures=figures,
+        figure=figures.draw,
+        guess=guesses.guess,
+        choose=guesses.choose,
         **{name: getattr(labs, name) for name in OF_LABS},
-        "vllm": labs.quotations(),
-        "screen": functools.partial(screens.screen, cache=cache),
-    }
-    for number in set(re.findall(r"\blab(\d\d)\b", source)):
-        names[f"lab{number}"] = labs.solution(f"lab-{number}")
-    if re.search(r"\bcapstone\b", source):  # after it, `place`, `planner`, ... can be imported
-        names["capstone"] = labs.solution("capstone")
-    return names
+        vllm=labs.quotations(),
+        screen=functools.partial(screens.screen, cache=cache),
+    )
 
 
 def table(header: list[str], rows: list[list[Any]], align: str = "") -> str:

@@ -12,39 +12,27 @@ BOOK = REPO / "book"
 sys.path.insert(0, str(BOOK))
 math_core = pytest.importorskip("math_core", reason="needs the book's packages: make book")
 
+from labbook import labs  # noqa: E402
 from labbook.__main__ import glossary, scripts, tooltips  # noqa: E402
 from labbook.cache import Cache, fingerprint  # noqa: E402
 from labbook.chapter import Build, render  # noqa: E402
-from labbook.labs import solution  # noqa: E402
 from labbook.markdown import BookError, Fence, Prose, segments  # noqa: E402
+from labbook.names import Names  # noqa: E402
 
 from labkit.loading import LoadError  # noqa: E402
 from labkit.svg import Drawing, Plot  # noqa: E402
 
 
-class Figures:
-    @staticmethod
-    def draw(call):
-        return f'<figure class="lab-figure">{call}</figure>'
-
-
 @pytest.fixture
 def build(tmp_path):
-    """A repository with one lab, and a namespace without the real labs."""
-    repo = tmp_path / "repo"
-    lab = repo / "phase-1" / "labs" / "lab-07-things"
-    lab.mkdir(parents=True)
+    """A namespace without the real labs."""
     calls = []
 
-    def namespace(source):
-        calls.append(source)
-        return {
-            "figures": Figures,
-            "stub": lambda name: f"def {name}(): ...",
-            "half": lambda x: x / 2,
-        }
+    def namespace():
+        calls.append("once more")
+        return {"figure": eval, "drawing": labs.drawing, "half": lambda x: x / 2}
 
-    built = Build(repo, Cache(tmp_path / "cache", "salt"), namespace, {"kubis"})
+    built = Build(Cache(tmp_path / "cache", "salt"), namespace, {"kubis"})
     built.calls = calls
     return built
 
@@ -69,8 +57,8 @@ def test_a_lab_that_does_not_load_is_an_error_of_the_line_that_names_it(build, m
         raise LoadError("solution.py line 3: invalid syntax")
 
     monkeypatch.setattr("labbook.labs.load_module", broken)
-    load = solution.__wrapped__  # a loaded one would be kept
-    build.namespace = lambda source: load("lab-01") if "lab01" in source else {}
+    monkeypatch.setattr("labbook.labs.solution", labs.solution.__wrapped__)  # it keeps none
+    build.namespace = Names
     said = failure(build, "{{py: 1}}\n\n{{py: lab01.x}}\n")
     assert said == "chapter.md:3: solution.py line 3: invalid syntax"
 
@@ -131,10 +119,7 @@ def test_fences_keep_their_list_indentation(build):
     ],
 )
 def test_what_cannot_be_done_stops_the_build_with_its_line(build, text, says):
-    if text.startswith("{{figure"):
-        Figures.draw = staticmethod(lambda call: eval(call))
     message = failure(build, "first\n\n" + text + "\n")
-    Figures.draw = staticmethod(lambda call: f'<figure class="lab-figure">{call}</figure>')
     assert message.startswith("chapter.md:") and says in message, message
     line = int(message.split(":")[1])
     assert line in (3, 4), message
@@ -161,9 +146,12 @@ def test_a_page_loads_the_widgets_that_it_uses(tmp_path):
     assert scripts("no widget", tmp_path) == scripts("<lab-task>", tmp_path, runs=False) == ""
 
 
-def test_a_drawing_leaves_its_style_behind(build):
+def test_a_drawing_leaves_its_style_behind(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(labs, "ROOT", tmp_path)
     drawing = Drawing(10, 10).standalone("one")
-    (next(build.repo.glob("phase-1/labs/*")) / "a.svg").write_text(drawing)
+    folder = tmp_path / "phase-1" / "labs" / "lab-07-things"
+    folder.mkdir(parents=True)
+    (folder / "a.svg").write_text(drawing)
     shown = page(build, "{{drawing: lab-07/a.svg | two}}")
     assert "<style>" in drawing and "<style>" not in shown and 'aria-label="two"' in shown
 
