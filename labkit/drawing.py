@@ -6,6 +6,7 @@ stage 1   . >1  .  .  .    stage 1   . >0  1  2  .
 """
 
 import contextlib
+import itertools
 
 from labkit.expect import Unexpected
 
@@ -51,9 +52,8 @@ def draw(yours, expected, row="stage", text=str):
     if not aside:
         return "\n".join([*columns[0], *columns[1]])
     width = max(map(len, columns[0])) + 4
-    rows = max(map(len, columns))
-    left, right = (column + [""] * (rows - len(column)) for column in columns)
-    return "\n".join(one.ljust(width) + other for one, other in zip(left, right, strict=True))
+    pairs = itertools.zip_longest(*columns, fillvalue="")
+    return "\n".join(one.ljust(width) + other for one, other in pairs)
 
 
 def _cell(line, place, text, marked):
@@ -62,11 +62,9 @@ def _cell(line, place, text, marked):
 
 def _first_difference(yours, expected):
     """(row, place) of the first cell that is not as expected, or that one of them lacks."""
-    for number in range(max(len(yours), len(expected))):
-        one, other = (
-            list(grid[number]) if number < len(grid) else [] for grid in (yours, expected)
-        )
-        for place in range(max(len(one), len(other))):
-            if one[place : place + 1] != other[place : place + 1]:
+    lacking = object()
+    for number, rows in enumerate(itertools.zip_longest(yours, expected, fillvalue=())):
+        for place, cells in enumerate(itertools.zip_longest(*rows, fillvalue=lacking)):
+            if cells[0] != cells[1]:
                 return number, place
     return None

@@ -1,22 +1,24 @@
 """Which plan is faster: the first page's three machines, two GPUs, eight, and two boxes."""
 
-from labbook.labs import model, solution
+from labbook.labs import model, read_bytes, solution
+from planner import plans
 
 from labkit.svg import Drawing, Plot, ladder
 
-from .cost import achieved, read_bytes
+from .cost import achieved, messages_of
 from .panels import WIDTH
+from .times import asked
+
+
+def rates(candidates):
+    """{plan: typical tokens per second} of the planner's candidates that start."""
+    return {c.name: c.times["tokens_per_s"][1] for c in candidates if c.times}
 
 
 def eight_gpus(clients):
     """{plan: tokens per second} on one box of eight H100s, by the capstone's planner."""
-    solution("capstone")  # puts the capstone's folder on the path
-    from planner import hardware, models, plans
-    from planner.timing import Load
-
-    shape, box = models.read("llama-3.1-8b"), hardware.box("h100", 1)
-    found, _ = plans.evaluate_all(shape, box, Load(1000, 500, clients))
-    return {plan.name: plan.times["tokens_per_s"][1] for plan in found if plan.times}
+    shape, _, box, load = asked(clients=clients)
+    return rates(plans.evaluate_all(shape, box, load)[0])
 
 
 def against_replicas(requests=64, context=1250):
@@ -26,11 +28,11 @@ def against_replicas(requests=64, context=1250):
     weights_s = read_bytes("llama-3.1-8b") / memory
     caches_s = requests * context * lab02.kv_bytes_per_token(shape, 1) / memory
 
-    def rates(seconds):
+    def both(seconds):
         pair_s = (weights_s + caches_s) / 2 + (2 * shape["num_layers"] + 1) * seconds
         return requests / pair_s, requests / (weights_s + caches_s / 2)
 
-    payload = requests * lab03.step_messages(1, 1, shape["hidden_size"], 2)[1]
+    payload = requests * messages_of()[1]
     ticks = [(n * 1e-6, str(n)) for n in (3, 10, 30, 100, 300, 1000)]
     plot = Plot(
         (3e-6, 1e-3), (0, 16_000), "microseconds of one all-reduce", "tokens/s", ticks,
@@ -38,7 +40,7 @@ def against_replicas(requests=64, context=1250):
         log_x=True, width=420, height=320,
     )  # fmt: skip
     xs = ladder(3e-6, 1e-3, 1.05)
-    pair, replicas = zip(*map(rates, xs), strict=True)
+    pair, replicas = zip(*map(both, xs), strict=True)
     plot.curve(xs, pair, 0)
     plot.curve(xs, replicas, 4)
     plot.label(6e-5, 10_300, "two replicas", 4)

@@ -11,9 +11,6 @@ from labkit.svg import Drawing, Plot, ladder
 from .panels import WIDTH, key
 from .times import step
 
-SIZES = [(2**k, human_bytes(2**k)) for k in (10, 14, 18, 22, 26, 30)]
-TIMES = [(10.0**k, microseconds(10.0**k)) for k in range(-6, -1)]
-
 
 @cache
 def _all_reduces():
@@ -21,7 +18,7 @@ def _all_reduces():
     return table.all_reduces(table.read_measurements())
 
 
-def _measured(gpu, num_ranks):
+def measured(gpu, num_ranks):
     """[(bytes, seconds)] of the NCCL all-reduces the lab holds for a GPU."""
     return sorted(_all_reduces().get(gpu, {}).get(num_ranks, {}).items())
 
@@ -33,35 +30,16 @@ def achieved(gpu):
     return reads, row["flops_per_s"] * lab03.ACHIEVED_ARITHMETIC
 
 
-@cache
-def read_bytes(name):
-    """Bytes of weights that a token reads: all but the input embedding, of which it needs a row."""
+def messages_of(tokens=1, name="llama-3.1-8b"):
+    """(messages, bytes of each) of a step of a model, 16-bit values."""
     shape = model(name)
-    table = shape["vocab_size"] * shape["hidden_size"] * shape["dtype_bytes"]
-    return solution("lab-02").rank_weights(shape, 1)["parameters_bytes"] - table
+    return solution("lab-03").step_messages(shape["num_layers"], tokens, shape["hidden_size"], 2)
 
 
 def middle(link):
     """(c, a, busbw) of a link, in the middle of lab 03's ranges."""
     row = solution("lab-03").LINKS[link]
     return [sum(row[name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s")]
-
-
-def _plot(sizes=SIZES, times=TIMES):
-    """Time against payload on logarithmic axes, from the first tick to the last."""
-    ends = [(ticks[0][0], ticks[-1][0]) for ticks in (sizes, times)]
-    return Plot(
-        *ends,
-        "payload",
-        "time",
-        sizes,
-        times,
-        log_x=True,
-        log_y=True,
-        width=420,
-        height=320,
-        right=26,
-    )
 
 
 def dispatch():
@@ -74,7 +52,12 @@ def dispatch():
         ("two-shot", lambda x: lab03.two_shot_all_reduce_s(p, x, kernel_s, busbw)),
         ("ring", lambda x: lab03.ring_all_reduce_s(p, x, c_s, a_s, busbw)),
     )
-    plot = _plot(SIZES[:5:2], TIMES[:4])
+    sizes = [(2**k, human_bytes(2**k)) for k in (10, 18, 26)]
+    times = [(10.0**k, microseconds(10.0**k)) for k in (-6, -5, -4, -3)]
+    plot = Plot(
+        (2**10, 2**26), (1e-6, 1e-3), "payload", "time", sizes, times, log_x=True, log_y=True,
+        width=WIDTH, height=320, right=26,
+    )  # fmt: skip
     xs = ladder(1024, 2**26, 1.3)
     for series, (_, seconds) in enumerate(lines):
         plot.curve(xs, [seconds(x) for x in xs], series)
@@ -105,9 +88,8 @@ def one_shot_until(num_ranks, kernel_s, busbw):
 
 def h100_constants(num_ranks=8):
     """(c, a, busbw) that calibrate finds for so many H100s."""
-    measured = {p: _measured("H100", p) for p in (2, 8)}
-    tiny = [(p, *measured[p][0]) for p in (2, 8)]
-    return solution("lab-03").calibrate([*tiny, (num_ranks, *measured[num_ranks][-1])])
+    tiny = [(p, *measured("H100", p)[0]) for p in (2, 8)]
+    return solution("lab-03").calibrate([*tiny, (num_ranks, *measured("H100", num_ranks)[-1])])
 
 
 def roofline(weight_bytes=15.01e9, num_layers=32, hidden_size=4096):

@@ -4,6 +4,7 @@ import math
 import re
 from statistics import median
 
+from incidents import simulated
 from labbook.labs import capture, fact, facts, model, solution
 
 from labkit.svg import SERIES, Drawing
@@ -190,15 +191,12 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
 
 def tuesday_parts():
     """{day: (computing, waiting per rank; transfer), median ms} of eight simulated ranks."""
-    capstone = solution("capstone")
-    from incidents import simulated
-
     run, _ = simulated.tensor_parallel(
         7, num_ranks=8, num_steps=200, cause="slow-rank", slow=5, strength=1.9
     )
     found = {}
     for day, evidence in (("healthy", run["healthy"]), ("today", run)):
-        parts = capstone.decompose(evidence)
+        parts = solution("capstone").decompose(evidence)
         both = [[median(of) / 1e3 for of in parts[name]] for name in ("compute_us", "wait_us")]
         found[day] = (*both, median(sum(step) for step in parts["transfer_us"]) / 1e3)
     return found

@@ -5,6 +5,8 @@ from functools import cache
 
 import numpy as np
 from labbook.labs import lab, solution
+from planner import hardware, memory, models, plans
+from planner.timing import Load
 
 from labkit.loading import load_module
 from labkit.svg import SERIES, Drawing, Plot, ladder
@@ -184,10 +186,6 @@ def crossing(context):
 @cache
 def room(context, plan):
     """Requests of so much context whose caches fit on 8 x H200 beside R1, by the planner."""
-    solution("capstone")  # puts the capstone's folder on the path
-    from planner import hardware, memory, models, plans
-    from planner.timing import Load
-
     own = plan[2]
     split = memory.Plan(ep_size=8) if own else memory.Plan(1, 8)
     found = plans.evaluate(models.read("deepseek-r1"), hardware.box("h200"), split, Load(context))

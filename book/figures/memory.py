@@ -2,6 +2,8 @@
 
 from labbook.labs import model as shape_of
 from labbook.labs import proper_name, solution
+from planner import hardware, memory, models, plans
+from planner.timing import Load
 
 from labkit.svg import Drawing
 
@@ -22,23 +24,20 @@ def beyond_a_share(config, tp):
     }
 
 
-def weights_per_rank(config="llama-3.1-8b", sizes=(2,)):
+def weights_per_rank(config="llama-3.1-8b", tp=2):
     """Weights on one rank, and as a bar what of them comes on top of an even share."""
     colours = {"whole on every rank": "c1", "rope table": "c2", "allocator's rounding": "c3"}
-    beyond = [beyond_a_share(config, tp) for tp in sizes]
-    most = max(sum(parts.values()) for parts in beyond)
-    d, said = Drawing(WIDTH, 54 * len(sizes) + 62), []
-    for row, (tp, parts) in enumerate(zip(sizes, beyond, strict=True)):
-        total = solution("lab-02").rank_weights(shape_of(config), tp)["total_bytes"] / GIB
-        held, y = f"{total:.3f} GiB, {sum(parts.values()):.1f} MiB beyond its share", 26 + row * 54
-        d.text(6, y - 8, f"TP={tp}", "fg", "start", 14, "bold")
-        d.text(414, y - 8, held, "muted", "end", 13)
-        shown = [(parts[name], fill, f"{parts[name]:.1f}") for name, fill in colours.items()]
-        bar(d, 6, y, 24, shown, 408 / most)
-        said.append(f"TP={tp} {held}")
-    key(d, 54 * len(sizes) + 14, colours)
+    beyond = beyond_a_share(config, tp)
+    total = solution("lab-02").rank_weights(shape_of(config), tp)["total_bytes"] / GIB
+    held = f"{total:.3f} GiB, {sum(beyond.values()):.1f} MiB beyond its share"
+    d = Drawing(WIDTH, 116)
+    d.text(6, 18, f"TP={tp}", "fg", "start", 14, "bold")
+    d.text(414, 18, held, "muted", "end", 13)
+    shown = [(beyond[name], fill, f"{beyond[name]:.1f}") for name, fill in colours.items()]
+    bar(d, 6, 26, 24, shown, 408 / sum(beyond.values()))
+    key(d, 68, colours)
     return d.figure(
-        f"Weights of {proper_name(config)} on one rank: " + "; ".join(said) + ".",
+        f"Weights of {proper_name(config)} on one rank: TP={tp} {held}.",
         "Three things lie on a rank beyond its even share. "
         f"{proper_name(config)} in bf16; the bar is what a rank holds beyond the parameters "
         "divided by TP.",
@@ -76,21 +75,17 @@ def kv_heads(num_kv_heads=8):
     )
 
 
-def placed(name, tp, pp=1):
+def placed(name, tp):
     """(the plan, the box, the load) of one engine on an H100 box, by the capstone's planner."""
-    solution("capstone")  # puts the capstone's folder on the path
-    from planner import hardware, memory, models, plans
-    from planner.timing import Load
-
     box, model = hardware.box("h100", 1), models.read(name)
     load = Load(max_model_len=model.max_positions)
-    return plans.evaluate(model, box, memory.Plan(1, tp, pp), load), box, load
+    return plans.evaluate(model, box, memory.Plan(1, tp), load), box, load
 
 
-def cached_tokens(name, tp, pp=1):
-    """Tokens whose cache fits beside the weights, on an H100 box, where there is least room."""
-    lab02, left = solution("lab-02"), max(0.0, placed(name, tp, pp)[0].memory["kv_bytes"])
-    return int(left / max(lab02.kv_bytes_per_token(shape_of(name), tp, pp, n) for n in range(pp)))
+def cached_tokens(name, tp):
+    """Tokens whose cache fits beside the weights of one engine on an H100 box."""
+    left = max(0.0, placed(name, tp)[0].memory["kv_bytes"])
+    return int(left / solution("lab-02").kv_bytes_per_token(shape_of(name), tp))
 
 
 def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
@@ -101,24 +96,23 @@ def gpu_memory(name="llama-3.1-8b", sizes=(1, 2, 8)):
     }  # fmt: skip
     for row, tp in enumerate(sizes):
         found, box, load = placed(name, tp)
-        memory, y = found.memory, 30 + row * 84
-        other = sum(memory["other"].values())
-        cache = max(0.0, memory["kv_bytes"])
-        rest = max(0.0, box.reported_bytes - memory["weights_bytes"] - other - cache)
+        weights, y = found.memory["weights_bytes"], 30 + row * 84
+        other = sum(found.memory["other"].values())
+        cache = max(0.0, found.memory["kv_bytes"])
+        rest = max(0.0, box.reported_bytes - weights - other - cache)
         d.text(6, y - 9, f"TP={tp}", "fg", "start", 14, "bold")
-        d.text(262, y - 9, f"weights {memory['weights_bytes'] / GB:.1f}", "c0", "end", 13)
+        d.text(262, y - 9, f"weights {weights / GB:.1f}", "c0", "end", 13)
         d.text(414, y - 9, f"everything else {other / GB:.1f}", "c1", "end", 13)
-        sizes_bytes = (memory["weights_bytes"], other, cache, rest)
-        parts = [
-            (size, fill, f"{size / GB:.1f}")
-            for size, fill in zip(sizes_bytes, colours.values(), strict=True)
-        ]
+        looks = zip((weights, other, cache, rest), colours.values(), strict=True)
+        parts = [(size, fill, f"{size / GB:.1f}") for size, fill in looks]
         bar(d, 6, y, 30, parts, 408 / box.reported_bytes)
         tokens = cached_tokens(name, tp)
         held = f"{cache / GB:.1f} GB of cache on each GPU hold {tokens:,} tokens"
         d.text(6, y + 47, held, "muted", "start", 13)
-        weights = f"{memory['weights_bytes'] / GB:.1f} GB of weights"
-        said.append(f"at TP={tp} {weights}, {other / GB:.1f} GB of everything else, {held}")
+        said.append(
+            f"at TP={tp} {weights / GB:.1f} GB of weights, "
+            f"{other / GB:.1f} GB of everything else, {held}"
+        )
     key(d, 84 * len(sizes) + 22, colours)
     alt = f"One H100 that reports {box.reported_bytes / GB:.1f} GB: " + "; ".join(said) + "."
     caption = (

@@ -5,10 +5,9 @@ import re
 from functools import cache
 from math import prod
 
-from labbook.labs import capture, facts, lab, model, solution
+from labbook.labs import capture, facts, lab, mistakes, model, solution
 
 from labkit.loading import load_module
-from labkit.mistakes import read_bank
 from labkit.svg import Drawing
 
 from .panels import WIDTH, panels, part
@@ -24,10 +23,10 @@ ORDERS = (
 def replays(num_ranks, comm):
     """[(title, simulate()'s result)] for the orders above; a GEMM of one chunk takes 1."""
     machine = load_module(lab("lab-02").path / "tensor_parallel_toy" / "stream_machine.py")
-    bank = {mistake.name: mistake.function for mistake in read_bank(lab("lab-02")).mistakes}
+    bank, right = mistakes("lab-02"), solution("lab-02").all_gather_gemm_schedule
     found = []
     for name, title in ORDERS:
-        order = bank.get(name) or solution("lab-02").all_gather_gemm_schedule
+        order = bank[name].function if name else right
         schedules = [order(num_ranks, rank) for rank in range(num_ranks)]
         found.append((title, machine.simulate(schedules, "all_gather_gemm", 1, comm)))
     return found

@@ -6,9 +6,9 @@ from functools import cache
 from labbook.labs import capture, lab, solution
 
 from labkit.loading import load_module
-from labkit.svg import SERIES, Drawing, Plot
+from labkit.svg import SERIES, Drawing, Plot, ladder
 
-from .panels import SPLITS, panels, part
+from .panels import SPLITS, WIDTH, panels, part
 
 
 @cache
@@ -197,23 +197,14 @@ def two_nodes():
 def bubble_curves():
     """Bubble against microbatches for several depths, with the 10% line."""
     lab04 = solution("lab-04")
-    ms = [1, 2, 4, 8, 16, 32, 64, 128]
     ticks = [(v / 100, f"{v}%") for v in (0, 10, 25, 50, 75, 100)]
     plot = Plot(
-        (1, 128),
-        (0, 1),
-        "microbatches m",
-        "bubble",
-        [(m, str(m)) for m in ms[::2]],
-        ticks,
-        log_x=True,
-        width=420,
-        height=320,
-    )
+        (1, 128), (0, 1), "microbatches m", "bubble", [(m, str(m)) for m in (1, 4, 16, 64)], ticks,
+        log_x=True, width=WIDTH, height=320,
+    )  # fmt: skip
     plot.line([(plot.left, plot.y(0.1)), (plot.right, plot.y(0.1))], "muted", "dash thin")
-    fine = [round(2 ** (k / 8)) for k in range(57)]
+    xs = sorted({round(m) for m in ladder(1, 128, 2 ** (1 / 8))})
     for series, p in enumerate((2, 4, 8, 16)):
-        xs = sorted(set(fine))
         plot.curve(xs, [float(lab04.bubble_fraction(p, m)) for m in xs], series)
         need = lab04.min_microbatches(p, 0.1)
         if need <= 128:

@@ -1,11 +1,11 @@
 """A prompt that arrives while others are answered: in one pool of GPUs, and in two."""
 
-from labbook.labs import model, solution
+from labbook.labs import model, read_bytes, solution
 
 from labkit.svg import Drawing
 
-from .cost import achieved, read_bytes
-from .panels import WIDTH, panels
+from .cost import achieved
+from .panels import WIDTH, bar, panels
 
 LEFT = 96
 
@@ -34,27 +34,16 @@ def two_pools(prompt_tokens=2000, layers=8):
     return panels(drawings, caption)
 
 
-def _lane(d, y, label):
+def _lane(d, y, label, start_s, parts, scale):
     d.text(LEFT - 8, y + 17, label, "muted", "end", 13)
-
-
-def _steps(d, y, start_s, end_s, step_s, scale, fill="c0"):
-    at_s = start_s
-    while at_s + step_s <= end_s + 1e-9:
-        d.rect(LEFT + at_s * scale, y, step_s * scale, 24, fill, "edge")
-        at_s += step_s
+    bar(d, LEFT + start_s * scale, y, 24, parts, scale)
 
 
 def _one_pool(prefill_s, step_s, scale):
-    d = Drawing(WIDTH, 92)
+    d, step = Drawing(WIDTH, 92), (step_s, "c0", "")
     d.text(4, 16, "One pool", "fg", "start", 14, "bold")
-    _lane(d, 30, "engine")
-    _steps(d, 30, 0, 3 * step_s, step_s, scale)
+    _lane(d, 30, "engine", 0, [step] * 3 + [(prefill_s, "c1", "prompt")] + [step] * 6, scale)
     begin = LEFT + 3 * step_s * scale
-    d.rect(begin, 30, prefill_s * scale, 24, "c1", "edge")
-    d.text(begin + prefill_s * scale / 2, 47, "prompt", "bg", size=13)
-    after = 3 * step_s + prefill_s
-    _steps(d, 30, after, after + 6 * step_s, step_s, scale)
     d.line([(begin, 62), (begin + prefill_s * scale, 62)], "muted")
     d.text(begin + prefill_s * scale / 2, 80, "nobody gets a token", "fg", size=13)
     return d, (
@@ -64,19 +53,15 @@ def _one_pool(prefill_s, step_s, scale):
 
 
 def _two_pools(prefill_s, step_s, scale, layers):
-    d = Drawing(WIDTH, 132)
+    d, begin_s, each_s = Drawing(WIDTH, 132), 3 * step_s, prefill_s / layers
     d.text(4, 16, "Two pools", "fg", "start", 14, "bold")
-    begin_s = 3 * step_s
-    _lane(d, 28, "first pool")
-    d.rect(LEFT + begin_s * scale, 28, prefill_s * scale, 24, "c1", "edge")
-    d.text(LEFT + (begin_s + prefill_s / 2) * scale, 45, "prompt", "bg", size=13)
-    _lane(d, 62, "link")
-    each_s = prefill_s / layers
+    _lane(d, 28, "first pool", begin_s, [(prefill_s, "c1", "prompt")], scale)
+    _lane(d, 62, "link", 0, [], scale)
     for layer in range(1, layers + 1):
         x = LEFT + (begin_s + layer * each_s) * scale
         d.rect(x, 62, 0.6 * each_s * scale, 24, "c2", "edge")
-    _lane(d, 96, "second pool")
-    _steps(d, 96, 0, begin_s + prefill_s + 5 * step_s, step_s, scale)
+    whole_steps = int((begin_s + prefill_s) / step_s + 5)
+    _lane(d, 96, "second pool", 0, [(step_s, "c0", "")] * whole_steps, scale)
     return d, (
         "Two pools: the first takes in the prompt while the second goes on decoding without a "
         "pause; the cache follows over the link, a layer as soon as it is computed, and the "

@@ -6,19 +6,16 @@ import subprocess
 import sys
 
 from labbook.amounts import GIB
-from labbook.labs import capture, lab, model, solution
+from labbook.labs import capture, lab, model, read_bytes, solution
 
-from labkit.loading import ROOT
-
-from .cost import _measured as measured
-from .cost import achieved, middle, read_bytes
+from .cost import achieved, measured, messages_of, middle
 from .times import ms, step
 
 
 def two_gpus(gpu, link):
     """(a row of lab 03's two GPUs, its verdict by the floor, whether the planner's pair wins)."""
-    lab03, shape, weights = solution("lab-03"), model("llama-3.1-8b"), read_bytes("llama-3.1-8b")
-    messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
+    lab03, weights = solution("lab-03"), read_bytes("llama-3.1-8b")
+    messages, payload = messages_of()
     low, high = lab03.all_reduce_range_s(link, 2, payload)
     paid, saved = lab03.tensor_parallel_sides(weights, achieved(gpu)[0], 2, messages, low)
     verdict = "yes" if messages * high < saved else "open" if paid < saved else "no"
@@ -33,13 +30,17 @@ def tensors(name="llama-3.1-8b"):
     """Each parameter of one layer and beside the layers: its shape on 1, 2 and 8 ranks, its cut."""
     lab02, shape, rows = solution("lab-02"), model(name), []
     for parameter in lab02.parameters(shape):
-        said = parameter["name"].removeprefix("model.").removesuffix(".weight")
-        if "layers." in said and "layers.0." not in said:
-            continue
-        said = re.sub(r"layers\.0\.|self_attn\.|mlp\.", "", said)
-        cut = [lab02.rank_shape(parameter, shape, tp) for tp in (2, 8)]
-        rows.append([f"`{said}`", parameter["shape"], *cut, parameter["split"]])
+        if said := _short(parameter["name"]):
+            cut = [lab02.rank_shape(parameter, shape, tp) for tp in (2, 8)]
+            rows.append([said, parameter["shape"], *cut, parameter["split"]])
     return rows
+
+
+def _short(name):
+    """A tensor of the first layer or beside the layers, without what all have; else ''."""
+    if "layers." in name and "layers.0." not in name:
+        return ""
+    return "`" + re.sub(r"^model\.|layers\.0\.|self_attn\.|mlp\.|\.weight$", "", name) + "`"
 
 
 def published_weights():
@@ -113,73 +114,67 @@ def treatments(one, two):
     """Rows of what was done to each tensor of a live engine, from the shapes on 1 and 2 ranks."""
     rows = []
     for name, whole in one["ranks"][0]["parameters"].items():
-        if "layers." in name and "layers.0." not in name:
-            continue
-        shapes = [rank["parameters"][name]["shape"] for rank in two["ranks"]]
-        said = re.sub(r"^model\.|layers\.0\.|self_attn\.|mlp\.|\.weight$", "", name)
-        done = solution("lab-02").treatment(whole["shape"], shapes)
-        rows.append([f"`{said}`", whole["shape"], shapes[0], done])
+        if said := _short(name):
+            shapes = [rank["parameters"][name]["shape"] for rank in two["ranks"]]
+            done = solution("lab-02").treatment(whole["shape"], shapes)
+            rows.append([said, whole["shape"], shapes[0], done])
     return rows
 
 
 def pair(gpu):
     """(memory, one message, share) of a pair: predicted where no time is published."""
-    lab03, shape = solution("lab-03"), model("llama-3.1-8b")
-    messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
+    lab03, (_, payload) = solution("lab-03"), messages_of()
     worst = lab03.all_reduce_range_s(lab03.GPUS[gpu]["link"], 2, payload)[1]
     seconds = dict(measured(gpu, 2)).get(payload, worst)
-    half_s = lab03.decode_step_s(read_bytes("llama-3.1-8b"), 2, achieved(gpu)[0])
     memory = f"{lab03.GPUS[gpu]['memory_bytes_per_s'] / 1e12:g} TB/s"
-    share = lab03.communication_share(messages, seconds, half_s)
-    return memory, f"{seconds * 1e6:.1f} µs", f"{share:.0%}"
+    return memory, f"{seconds * 1e6:.1f} µs", f"{_share(gpu, 2, seconds):.0%}"
 
 
 def over_ethernet(name):
     """(paid, saved) seconds of a token on two H100s joined by 10-Gbit Ethernet."""
-    lab03, shape = solution("lab-03"), model(name)
-    messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
+    lab03, (messages, payload) = solution("lab-03"), messages_of(name=name)
     one_s = lab03.ring_all_reduce_s(2, payload, *middle("10 GbE"))
     return lab03.tensor_parallel_sides(read_bytes(name), achieved("H100")[0], 2, messages, one_s)
 
 
 def share(tokens):
     """Share of the floor that messages are at TP=8 on H100s, by tokens per step."""
-    lab03, shape, (reads, flops) = solution("lab-03"), model("llama-3.1-8b"), achieved("H100")
-    messages, payload = lab03.step_messages(shape["num_layers"], tokens, shape["hidden_size"], 2)
+    lab03, (reads, flops) = solution("lab-03"), achieved("H100")
+    messages, payload = messages_of(tokens)
     one_s = lab03.ring_all_reduce_s(8, payload, *middle("NVLink 4"))
     step_s = lab03.step_s(read_bytes("llama-3.1-8b"), 8, reads, tokens, flops)
     return lab03.communication_share(messages, one_s, step_s)
 
 
-def least_share(gpu):
-    """Share of the floor that messages are at TP=8 on a GPU's own link, at its best."""
-    lab03, shape = solution("lab-03"), model("llama-3.1-8b")
-    messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
-    one_s = lab03.all_reduce_range_s(lab03.GPUS[gpu]["link"], 8, payload)[0]
-    step_s = lab03.decode_step_s(read_bytes("llama-3.1-8b"), 8, achieved(gpu)[0])
-    return lab03.communication_share(messages, one_s, step_s)
+def _share(gpu, tp, one_s):
+    """Share of a decode step's floor that messages of one_s seconds are."""
+    lab03 = solution("lab-03")
+    step_s = lab03.decode_step_s(read_bytes("llama-3.1-8b"), tp, achieved(gpu)[0])
+    return lab03.communication_share(messages_of()[0], one_s, step_s)
+
+
+def shares_of(gpu, tp=8):
+    """Share of the floor that messages are on a GPU's own link, at its best and at its worst."""
+    lab03, (_, payload) = solution("lab-03"), messages_of()
+    ends = lab03.all_reduce_range_s(lab03.GPUS[gpu]["link"], tp, payload)
+    return [_share(gpu, tp, one_s) for one_s in ends]
 
 
 def shares():
     """Rows of the share of the floor that messages are, by GPU, at TP=2, 4 and 8."""
-    lab03, shape = solution("lab-03"), model("llama-3.1-8b")
-    messages, payload = lab03.step_messages(shape["num_layers"], 1, shape["hidden_size"], 2)
     rows = []
-    for gpu, facts in lab03.GPUS.items():
-        cells = []
-        for tp in (2, 4, 8):
-            step_s = lab03.decode_step_s(read_bytes("llama-3.1-8b"), tp, achieved(gpu)[0])
-            ends = lab03.all_reduce_range_s(facts["link"], tp, payload)
-            both = (lab03.communication_share(messages, end, step_s) for end in ends)
-            cells.append(" to ".join(f"{share:.0%}" for share in both))
+    for gpu, facts in solution("lab-03").GPUS.items():
+        cells = ["{:.0%} to {:.0%}".format(*shares_of(gpu, tp)) for tp in (2, 4, 8)]
         rows.append([f"{gpu}, {facts['link']}", *cells])
     return rows
 
 
-def program(prefix, name, *words):
-    """What a lab's program prints with the reference's functions."""
-    folder = lab(prefix).path
-    environment = os.environ | {"LAB_IMPL": "solution", "PYTHONPATH": f"{ROOT}:{folder.parent}"}
-    command = [sys.executable, str(folder / name), *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout
+def program(prefix, name, *words, of=None, which="solution", stdin=None, check=True):
+    """What a lab's program prints with the functions of `which`; of: a copy of the lab."""
+    home = lab(prefix).path
+    folder = of.path if of else home
+    path = os.pathsep.join(map(str, (folder.parents[2], folder.parent, home.parent)))
+    environment = os.environ | {"LAB_IMPL": which, "PYTHONPATH": path}
+    command = [sys.executable, folder / name, *words]
+    how = dict(env=environment, input=stdin, capture_output=True, text=True, check=check)
+    return subprocess.run(command, **how).stdout

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from labbook.labs import solution
+from planner import floor, hardware, memory, models, plans, timing
 
 from labkit.svg import Drawing
 
@@ -18,59 +18,36 @@ SHOWN = {  # by chapter, what the reader can explain: name, colour, the planner'
 
 
 @cache
-def _model(name):
-    solution("capstone")  # puts the capstone's folder on the path
-    from planner import models
-
-    return models.read(name)
-
-
-def _asked(split, clients, name, gpu, nodes, per_node, network, prompt, output):
-    model = _model(name)
-    from planner import hardware
-    from planner.memory import Plan
-    from planner.timing import Load
-
-    box = hardware.box(gpu, nodes, per_node, network=network)
-    return model, Plan(**split), box, Load(prompt, output, clients)
-
-
-@cache
-def step(
+def asked(
     tp=1, pp=1, replicas=1, clients=1, name="llama-3.1-8b", gpu="h100", nodes=1, per_node=None,
     network="10 GbE", prompt=1000, output=500,
 ):  # fmt: skip
-    """{"floor", "typical", "best", "worst", "terms"}: seconds of one decode step, no prompts."""
-    split = {"replicas": replicas, "tp_size": tp, "pp_size": pp}
-    asked = _asked(split, clients, name, gpu, nodes, per_node, network, prompt, output)
-    from planner import floor
+    """(model, plan, box, load) of a question to the planner."""
+    box = hardware.box(gpu, nodes, per_node, network=network)
+    load = timing.Load(prompt, output, clients)
+    return models.read(name), memory.Plan(replicas, tp, pp), box, load
 
-    found = floor.beside(*asked)
+
+@cache
+def step(**question):
+    """{"floor", "typical", "best", "worst", "terms"}: seconds of one decode step, no prompts."""
+    found = floor.beside(*asked(**question))
     return found | {"floor": found["floor"]["total"], "least": found["floor"]}
 
 
 @cache
-def rate(
-    tp=1, pp=1, replicas=1, clients=1, name="llama-3.1-8b", gpu="h100", nodes=1, per_node=None,
-    network="10 GbE", prompt=1000, output=500,
-):  # fmt: skip
+def rate(**question):
     """{"typical", "best", "worst"}: tokens per second under a load, prompts and all."""
-    split = {"replicas": replicas, "tp_size": tp, "pp_size": pp}
-    model, plan, box, load = _asked(
-        split, clients, name, gpu, nodes, per_node, network, prompt, output
-    )
-    from planner import plans
-
+    model, plan, box, load = asked(**question)
     worst_first = plans.evaluate(model, box, plan, load).times["tokens_per_s"]
     return dict(zip(("best", "typical", "worst"), worst_first, strict=True))
 
 
 def between_messages(tp, batch, context, name, gpu):
     """[best, typical, worst] seconds of what one rank does in a step by itself; no host."""
-    split = {"replicas": 1, "tp_size": tp}
-    model, plan, box, load = _asked(split, batch, name, gpu, 1, None, "10 GbE", context, 1)
-    from planner import plans, timing
-
+    model, plan, box, load = asked(
+        tp=tp, clients=batch, name=name, gpu=gpu, prompt=context, output=1
+    )
     for mood in plans.MOODS:
         terms = timing.decode_terms(model, plan, box.at(mood), batch, context, load)
         yield terms["total"] - terms["messages"] - terms["host"]
@@ -78,9 +55,7 @@ def between_messages(tp, batch, context, name, gpu):
 
 def cache_gib(name, gpu):
     """[best, typical, worst] GiB that the planner leaves for the cache on one GPU."""
-    model, plan, box, load = _asked({"replicas": 1}, 1, name, gpu, 1, None, "10 GbE", 1000, 500)
-    from planner import memory, plans
-
+    model, plan, box, load = asked(name=name, gpu=gpu)
     return [
         memory.verdicts(model, plan, box.at(mood), load)["kv_bytes"] / 2**30 for mood in plans.MOODS
     ]
@@ -98,9 +73,9 @@ def tokens(found):
     return "{:,.0f} ({:,.0f} to {:,.0f})".format(*(found[k] for k in ("typical", "worst", "best")))
 
 
-def row(name, **asked):
+def row(name, **question):
     """A row of a table: the plan, its floor, and the planner's milliseconds with their range."""
-    found = step(**asked)
+    found = step(**question)
     return [name, f"{found['floor'] * 1e3:.1f}", ms(found)]
 
 
@@ -111,10 +86,10 @@ def tie(first, second, within=0.05):
 
 def where_the_time_goes(known=5, pipeline=False):
     """A decode step of our 8B model by TP, batch 1 and 64: the first `known` parts in colour."""
-    plans = {f"TP={n}": {"tp": n} for n in (1, 2, 4, 8)}
+    splits = {f"TP={n}": {"tp": n} for n in (1, 2, 4, 8)}
     if pipeline:
-        plans |= {"PP=4": {"pp": 4}}
-    drawn = [_steps(plans, batch, known) for batch in (1, 64)]
+        splits |= {"PP=4": {"pp": 4}}
+    drawn = [_steps(splits, batch, known) for batch in (1, 64)]
     eight = step(tp=8)
     split = sum(eight["terms"][term] for name in ("reading", "messages") for term in SHOWN[name][1])
     left = 1 - split / eight["typical"]
@@ -134,10 +109,10 @@ def where_the_time_goes(known=5, pipeline=False):
     )
 
 
-def _steps(plans, batch, known):
-    found = {name: step(clients=batch, **split) for name, split in plans.items()}
+def _steps(splits, batch, known):
+    found = {name: step(clients=batch, **split) for name, split in splits.items()}
     scale = (WIDTH - 92) / max(one["typical"] for one in found.values())
-    d, said = Drawing(WIDTH, 44 + 34 * len(plans) + 24 * ((min(known, 4) + 3) // 2)), []
+    d, said = Drawing(WIDTH, 44 + 34 * len(splits) + 24 * ((min(known, 4) + 3) // 2)), []
     d.text(6, 18, f"batch {batch}", "fg", "start", 14, "bold")
     for line, (name, one) in enumerate(found.items()):
         x, y, told = 56.0, 30 + 34 * line, []
@@ -157,7 +132,7 @@ def _steps(plans, batch, known):
         said.append(f"{name}: {least}, " + ", ".join(told))
     rest = {} if known == len(SHOWN) else {"not explained yet": "idle"}
     names = {part: colour for part, (colour, _) in list(SHOWN.items())[:known]}
-    key(d, 38 + 34 * len(plans), names | rest | {"outline: the floor": "bg"})
-    x, y = 14 + 200 * (len(names | rest) % 2), 38 + 34 * len(plans) + 24 * (len(names | rest) // 2)
+    key(d, 38 + 34 * len(splits), names | rest | {"outline: the floor": "bg"})
+    x, y = 14 + 200 * (len(names | rest) % 2), 38 + 34 * len(splits) + 24 * (len(names | rest) // 2)
     d.line([(x, y), (x + 15, y), (x + 15, y + 15), (x, y + 15), (x, y)], "fg", "thick")
     return d, f"One decode step at batch {batch}. " + "; ".join(said) + "."

@@ -19,6 +19,8 @@ from labkit.loading import Lab, choose_lab, find_labs
 from labkit.starters import derive
 from labkit.tasks import tasks_of
 
+from .cache import write
+
 LABS = ("lab-02", "lab-03", "lab-04", "lab-06")
 # what place.py asks and reads: labs 01 and 05 by their solutions
 PLANNER = ("capstone/*.py", "capstone/*.json*", "capstone/planner/*.py", "capstone/models/*.json")
@@ -38,10 +40,10 @@ PACKAGES = {
 
 def kept(book: Path) -> Path:
     """Where fetch_pyodide.py puts Pyodide, as one script."""
-    return book / ".cache" / f"pyodide-{_pin(book)['version']}.js"
+    return book / ".cache" / f"pyodide-{pin(book)['version']}.js"
 
 
-def _pin(book: Path) -> dict[str, str]:
+def pin(book: Path) -> dict[str, str]:
     return dict(json.loads((book / "pyodide.json").read_text(encoding="utf-8")))
 
 
@@ -54,7 +56,6 @@ def bundle(book: Path, repo: Path) -> bool:
     if not kept(book).is_file():
         shutil.rmtree(target, ignore_errors=True)
         return False
-    target.mkdir(exist_ok=True)
     course = {
         "worker": (book / "python" / "worker.js").read_text(encoding="utf-8"),
         "zip": base64.b64encode(_archive(book, repo)).decode(),
@@ -65,17 +66,14 @@ def bundle(book: Path, repo: Path) -> bool:
     for script in sorted((book / "python").glob("*.js")):
         if script.name != "worker.js":
             _write(target / script.name, script.read_text(encoding="utf-8"))
-    _write(target / "LICENSES.txt", _licences(_pin(book)))
+    _write(target / "LICENSES.txt", _licences(pin(book)))
     return True
 
 
 def _write(path: Path, text: str) -> None:
     """Only what changed, so that a served book does not see its own writing as an edit."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return
-    partial = path.with_suffix(".part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write(path, text)
 
 
 def _archive(book: Path, repo: Path) -> bytes:

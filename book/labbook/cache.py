@@ -24,6 +24,14 @@ def fingerprint(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def write(file: Path, text: str) -> None:
+    """Whole, or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}.part")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
+
+
 class Cache:
     """A folder of JSON files; `salt` is the fingerprint of the code behind the results."""
 
@@ -44,8 +52,5 @@ class Cache:
             pass
         self.misses += 1
         result = compute()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(f".{os.getpid()}.part")
-        partial.write_text(json.dumps(result), encoding="utf-8")
-        partial.replace(file)
+        write(file, json.dumps(result))
         return result

@@ -18,6 +18,7 @@ fence must compile, and every fence names its language.
 
 import ast
 import contextlib
+import functools
 import io
 import re
 from collections.abc import Callable, Iterable
@@ -55,10 +56,10 @@ def render(text: str, file: str, build: Build) -> str:
     blocks = [piece.body for piece in pieces if isinstance(piece, Fence) and piece.runs]
 
     def results() -> list[str]:
-        names, found = build.namespace(), []
+        names, found = functools.cache(build.namespace), []
 
         def run(*asked: Any) -> str:
-            found.append(_run(*asked, names))
+            found.append(_run(*asked, names()))
             return found[-1]
 
         _fill(pieces, run, build.sources)

@@ -17,6 +17,7 @@ from labkit.starters import derive
 from labkit.tasks import Task, hints_of, tasks_of
 
 from .markdown import BookError, pick
+from .names import table
 
 
 def lab(prefix: str) -> Lab:
@@ -66,14 +67,13 @@ def does(prefix: str, function: str) -> str:
 
 def tasks_table(prefix: str, first: int = 1, last: int = 99) -> str:
     """A table: task, function and size of its gap, what it does; of the tasks first to last."""
-    rows = ["| task | function, and the size of its gap | points |", "|--:|---|--:|"]
-    points = points_of_tasks(lab(prefix))
+    rows, points = [], points_of_tasks(lab(prefix))
     for gap in gaps(prefix, first, last):
         stretch = ", stretch" if gap.stretch else ""
         told = _cell(does(prefix, gap.function))
         what = f"`{gap.function}`, {gap.size}{stretch}.<br>{told}"
-        rows.append(f"| {gap.number} | {what} | {points[gap.function]} |")
-    return "\n".join(rows)
+        rows.append([gap.number, what, points[gap.function]])
+    return table(["task", "function, and the size of its gap", "points"], rows, "rlr")
 
 
 def stub(target: str) -> str:
@@ -133,14 +133,14 @@ def _cell(text: str) -> str:
 # --- the mistakes bank ------------------------------------------------------------------------
 
 
-def mistakes(prefix: str) -> list[Any]:
-    return read_bank(lab(prefix)).mistakes
+def mistakes(prefix: str) -> dict[str, Any]:
+    """The known mistakes of a lab, by name."""
+    return {mistake.name: mistake for mistake in read_bank(lab(prefix)).mistakes}
 
 
 def bug_hunt(prefix: str, *names: str) -> str:
     """Wrong implementations, folded since each is nearly the solution, with their explanations."""
-    known = {mistake.name: mistake for mistake in mistakes(prefix)}
-    texts = {claim.name: claim.text for claim in claims(prefix)}
+    known, texts = mistakes(prefix), {claim.name: claim.text for claim in claims(prefix)}
     out = []
     for name in names:
         mistake = pick(known, name, f"mistake of {prefix}")
@@ -268,15 +268,21 @@ def stretch_points(prefix: str) -> int:
     return sum(points[gap.function] for gap in gaps(prefix) if gap.stretch)
 
 
+@functools.cache
+def read_bytes(name: str) -> int:
+    """Bytes of weights that a token reads: all but the input embedding, of which it needs a row."""
+    shape = model(name)
+    embedding = shape["vocab_size"] * shape["hidden_size"] * shape["dtype_bytes"]
+    return int(solution("lab-02").rank_weights(shape, 1)["parameters_bytes"] - embedding)
+
+
 def bill_models() -> dict[str, dict[str, Any]]:
     """What the communication bill needs of each recorded model, weights in its own element type."""
-    lab02 = solution("lab-02")
     found = {}
     for name in ("llama-3.1-8b", "qwen3-32b", "qwen2.5-72b"):
         shape = model(name)
         found[name] = {
-            "weight_bytes": lab02.rank_weights(shape, 1)["parameters_bytes"]
-            - shape["vocab_size"] * shape["hidden_size"] * shape["dtype_bytes"],  # one row is read
+            "weight_bytes": read_bytes(name),
             "num_layers": shape["num_layers"],
             "hidden_size": shape["hidden_size"],
             "element_bytes": shape["dtype_bytes"],
@@ -294,9 +300,5 @@ def log_lines(target: str, *patterns: str) -> str:
             raise BookError(f"{target} has no line like {pattern!r}")
         line = re.sub(r"(INFO|WARNING) [\d-]+ [\d:]+ ", r"\1 ", line)
         found += textwrap.wrap(line, 96, subsequent_indent="      ", break_on_hyphens=False)
-    return (
-        f'<p class="listing">{target}, long lines folded</p>\n\n'
-        + "```text\n"
-        + "\n".join(found)
-        + "\n```"
-    )
+    text = "\n".join(found)
+    return f'<p class="listing">{target}, long lines folded</p>\n\n```text\n{text}\n```'

@@ -30,8 +30,8 @@ class Names(dict[str, Any]):
 
 def chapter_namespace(root: Path, repo: Path, cache: Cache) -> Names:
     """Fresh names for a chapter."""
-    shared = sorted(str(folder.parent) for folder in repo.glob("phase-*/labs/collectives.py"))
-    for folder in (str(root), str(repo), *shared):
+    labs_of = [*repo.glob("phase-*/labs"), *repo.glob("phase-*/labs/capstone")]
+    for folder in map(str, (root, repo, *labs_of)):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     import figures

@@ -4,12 +4,10 @@ from itertools import product
 
 import figures
 from labbook.labs import solution
+from planner import hardware, memory, models, plans, sheet
+from planner.timing import Load
 
 lab04 = solution("lab-04")
-capstone = solution("capstone")
-
-from planner import hardware, memory, models, plans, sheet  # noqa: E402
-from planner.timing import Load  # noqa: E402
 
 busy = {
     (p, m): lab04.decode_steps_per_s(p, m, 1.0, 0.0) / lab04.decode_steps_per_s(p, p, 1.0, 0.0)
@@ -17,13 +15,6 @@ busy = {
     for m in range(1, p + 1)
 }
 idle_by_the_formula = all(abs(share - m / p) < 1e-9 for (p, m), share in busy.items())
-
-
-def rates(model, box, load, limits=None):
-    """{plan: tokens/s} of the planner's legal plans, or of those that keep both limits, seconds."""
-    timed = [c for c in plans.evaluate_all(model, box, load)[0] if c.times]
-    timed = [c for c in timed if all(c.times[n][1] <= s for n, s in (limits or {}).items())]
-    return {c.name: c.times["tokens_per_s"][1] for c in timed}
 
 
 # --- once through -----------------------------------------------------------------------------
@@ -38,7 +29,10 @@ read_s = chosen.memory["rank"].always_bytes / typical.memory_bytes_per_s
 parts_s = [read_s, chosen.terms["cache"], chosen.terms["messages"]]
 token_s = chosen.times["tpot_s"][1]
 parts_s += [chosen.terms["total"] - sum(parts_s), token_s - chosen.terms["total"]]
-kept = rates(big, box, load, LIMITS)
+timed = [c for c in plans.evaluate_all(big, box, load)[0] if c.times]
+kept = figures.choice.rates(
+    c for c in timed if all(c.times[name][1] <= limit for name, limit in LIMITS.items())
+)
 first, second = sorted(kept, key=kept.get)[:-3:-1]
 adds_s, saves_s = of_tp["pays", 8]
 
@@ -79,7 +73,8 @@ boxes = [hardware.box(gpu, 1, 8) for gpu in ("h100", "b200", "a100-80gb", "l40s"
 dense = [models.read(n) for n in ("llama-3.1-8b", "qwen2.5-32b", "qwen2.5-72b", "llama-3.1-405b")]
 lost = {}  # by the sheet, and by TP over a whole node
 for model, on, clients, prompt in product(dense, boxes, (8, 64, 256, 1024), (1000, 8000)):
-    found = rates(model, on, one := Load(prompt, 500, clients))
+    one = Load(prompt, 500, clients)
+    found = figures.choice.rates(plans.evaluate_all(model, on, one)[0])
     tp_size, pp_size, _ = sheet.follow(model, on, one)
     assert bool(found) == bool(tp_size), "the sheet starts what the planner starts"
     if found:

@@ -5,7 +5,6 @@ from labbook.amounts import KIB, human_bytes
 from labbook.labs import fact, model, solution
 
 lab02 = solution("lab-02")
-lab03 = solution("lab-03")
 
 reading = sum(
     figures.engine.read_us()[n] for n in ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
@@ -27,7 +26,5 @@ takes = [
 shape = model("llama-3.1-8b")
 step = lab02.collectives_per_step(shape, 2, 1, 1, element_bytes=2)
 scores, added = step["all_gather_bytes"], step["all_reduce_bytes"]
-launch_s, hop_s, busbw = (
-    sum(lab03.LINKS["NVLink 4"][name]) / 2 for name in ("c_s", "a_s", "busbw_bytes_per_s")
-)
+launch_s, hop_s, busbw = figures.cost.middle("NVLink 4")
 equal = (launch_s + hop_s) * busbw / (scores / 2)  # requests whose bytes take as long

@@ -1,24 +1,23 @@
 """Lab 05, experts: what the page computes of traffic, skew and the recorded engines."""
 
+from collections import Counter
+
 import figures
 import numpy as np
+from collectives import record, run_ranks
 from labbook.labs import capture, solution
 
 lab05 = solution("lab-05")
-
-from collectives import record, run_ranks  # noqa: E402
-
 e = figures.experts
 ring, gathered, exchanged = e.traffic_of_four()
 given = e._given()
-r1, h200 = given.MODELS["DeepSeek-R1"], given.MACHINES["8 x H200"]
-mixtral = given.MODELS["Mixtral-8x7B"]
+r1, mixtral = given.MODELS["DeepSeek-R1"], given.MODELS["Mixtral-8x7B"]
 expert_bytes = 3 * r1["hidden_size"] * r1["expert_ffn"] * r1["expert_weight_bytes"]
 few, many = (lab05.expected_experts(256, 8, n) for n in (8, 512))
 half = next(n for n in range(1, 257) if lab05.expected_experts(256, 8, n) >= 128)
 fair, unfair = (e.busiest_over_mean(shares, 100) for shares in e.SHARES.values())
 cross = e.crossing(2000)
-tp, dealt, dp = e.PLANS
+tp, _, dp = e.PLANS
 full = e.room(2000, tp)
 shorter = e.step_ms(full, 2000, tp) / e.step_ms(full, 2000, dp)
 left_out = 1 - r1["top_k"] / r1["num_experts"]
@@ -28,13 +27,12 @@ missed = [row["name"] for row in given.ROWS if row["missed"]]
 
 def order(row):
     """(faster, slower): the bill's milliseconds for what was measured faster, and slower."""
-    shape = given.MODELS[row["model"]], given.MACHINES[row["machine"]]
+    model, machine = given.MODELS[row["model"]], given.MACHINES[row["machine"]]
+    sizes = row["faster"], row["slower"]
+    busiest = [given.busiest_of(model["num_experts"], ep) for ep in sizes]
     return [
-        1e3
-        * lab05.moe_step_s(
-            row["tokens"], 0, ep, False, given.busiest_of(shape[0]["num_experts"], ep), *shape
-        )
-        for ep in (row["faster"], row["slower"])
+        1e3 * lab05.moe_step_s(row["tokens"], 0, ep, False, most, model, machine)
+        for ep, most in zip(sizes, busiest, strict=True)
     ]
 
 
@@ -87,21 +85,16 @@ data_parallel = runs["deepseek", "dp"]["ranks"]
 asked = [count for _, count in runs["deepseek", "dp"]["requests"]]
 chosen = [np.array(rank["ids"][0]) for rank in data_parallel]
 first = data_parallel[0]["steps"][0]
-foretold, needed = lab05.traffic_bytes(chosen, lab05.place_in_order(8, 2), 256, 4)
+foretold, _ = lab05.traffic_bytes(chosen, lab05.place_in_order(8, 2), 256, 4)
 
 
 agree = all((order(row)[0] < order(row)[1]) != bool(row["missed"]) for row in given.ROWS)
 
 work, every = [3, 17, 0, 8], 16
 steps, dummies = lab05.steps_of_lockstep(work, every)
+made = [Counter(ledger.operations) for ledger in (by_gather, by_exchange)]
 exchange_rows = [
     ["bytes foretold", *(f"{n:,}" for n in said)],
     ["bytes counted", *(f"{int(n):,}" for n in counted)],
-    [
-        "collectives",
-        *(
-            ", ".join(f"{calls.count(name)} {name}" for name in dict.fromkeys(calls))
-            for calls in (by_gather.operations, by_exchange.operations)
-        ),
-    ],
+    ["collectives", *(", ".join(f"{n} {name}" for name, n in calls.items()) for calls in made)],
 ]

@@ -1,19 +1,20 @@
 """Five ways to divide the labour: the 8B model on one box."""
 
 import figures
-from labbook.labs import capture, model, solution
+from labbook.labs import capture, model, read_bytes, solution
 
 lab02 = solution("lab-02")
 lab03 = solution("lab-03")
 small, large = model("llama-3.1-8b"), model("qwen2.5-72b")
 W8 = lab02.rank_weights(small, 1)["parameters_bytes"]
 W72 = lab02.rank_weights(large, 1)["parameters_bytes"]
-embedding8 = small["vocab_size"] * small["hidden_size"] * small["dtype_bytes"]
+read8 = read_bytes("llama-3.1-8b")
+embedding8 = W8 - read8
 H100, B200 = lab03.GPUS["H100"], lab03.GPUS["B200"]
 h100 = H100["memory_bytes_per_s"]
-floor = lab03.decode_step_s(W8 - embedding8, 1, h100 * lab03.ACHIEVED_BANDWIDTH)
+floor = lab03.decode_step_s(read8, 1, h100 * lab03.ACHIEVED_BANDWIDTH)
 alone = figures.times.step()
-messages, payload = lab03.step_messages(small["num_layers"], 1, small["hidden_size"], 2)
+messages, payload = figures.cost.messages_of()
 corner = H100["flops_per_s"] / h100
 kv_token = lab02.kv_bytes_per_token(small, 1)
 kv_long = 131072 * kv_token
@@ -24,15 +25,10 @@ best = [max(rates, key=rates.get) for rates in plans.values()]
 smallest = [min(rates, key=rates.get) for rates in plans.values()]
 names, rows = ["TP8", "2 x TP4", "4 x TP2", "8 x TP1", "TP1 x PP8"], []
 for (clients, rates), first in zip(plans.items(), best, strict=True):
-    near = [n for n in names if figures.times.tie(rates[n], rates[first])]
-    rows.append(
-        [
-            f"{clients:,}",
-            *(f"**{rates[n]:,.0f}**" if n in near else f"{rates[n]:,.0f}" for n in names),
-        ]
-    )
+    bold = {n: "**" if figures.times.tie(rates[n], rates[first]) else "" for n in names}
+    rows.append([f"{clients:,}", *(f"{bold[n]}{rates[n]:,.0f}{bold[n]}" for n in names)])
 eight64 = figures.times.rate(tp=8, clients=64)
-last = 8 * lab02.rank_weights(small, 1, 8, 7)["parameters_bytes"] / (W8 - embedding8)
+last = 8 * lab02.rank_weights(small, 1, 8, 7)["parameters_bytes"] / read8
 ahead = {n: rates["TP8"] / rates["8 x TP1"] for n, rates in plans.items()}
 
 tokens, top_k, width = 128, 8, 7168  # the setting that DeepEP publishes

@@ -4,13 +4,12 @@ import re
 import statistics
 
 import figures
+from incidents import look as looking
+from incidents import recorded, simulated
 from labbook.labs import model, solution
 
 lab02 = solution("lab-02")
 capstone = solution("capstone")
-
-from incidents import look as looking  # noqa: E402
-from incidents import recorded, simulated  # noqa: E402
 
 known = recorded.answers()
 looks = [look for name, look in vars(capstone).items() if name.startswith("look_at_")]
@@ -56,11 +55,8 @@ def last_ones(evidence):
     return [count / sum(last) for count in last]
 
 
-healthy = next(
-    recorded.load(n)
-    for n, a in sorted(known.items())
-    if a["cause"] == "healthy" and "ranks" in recorded.load(n)
-)
+well = (recorded.load(n) for n, a in sorted(known.items()) if a["cause"] == "healthy")
+healthy = next(run for run in well if "ranks" in run)
 neighbour = recorded.load(number_of("busy-neighbour"))
 messages = lab02.collectives_per_step(model("qwen2.5-72b"), 8, 1, 1)["all_reduces"]
 alone_s, pair_s = (
@@ -75,13 +71,6 @@ def late(p):
 busy = [statistics.fmean(column) for column in zip(*neighbour["processor"]["ranks"], strict=True)]
 
 
-def least(cause, number):
-    number_of_case = number_of(cause)
-    repeats = range(recorded.repeats(number_of_case))
-    runs = [recorded.load(number_of_case, repeat) for repeat in repeats]
-    return min(capstone.diagnose(run)["numbers"][number] for run in runs)
-
-
 seen = []
 for n, answer in known.items():
     for repeat in range(recorded.repeats(n)):
@@ -89,26 +78,23 @@ for n, answer in known.items():
         if "waited" in numbers:
             numbers["lost"] = numbers["waited"] - numbers["usually_waited"]
         seen.append((answer["cause"], numbers))
-lines = {"compute_ratio": f"{(1.25 * 1.5) ** 0.5:.2f}", "foreign": "0.10", "transfer_ratio": "1.6"}
-lines |= {"tail_ratio": "2.4", "busy_ratio": "1.37", "lost": "0.10"}
-apart = []
-for name, what, of_causes in (
-    (
-        "compute_ratio",
-        "a rank's median computing, with the fastest one's",
-        ("slow-rank", "busy-neighbour"),
-    ),
-    ("foreign", "the share of a core that others used", ("busy-neighbour", "disturbed")),
-    ("transfer_ratio", "a decode step's median transfer, with the healthy run's", ("slow-link",)),
-    ("tail_ratio", "its 99th percentile, with the healthy run's", ("unsteady-link",)),
-    ("busy_ratio", "a stage's median busy time, with the typical stage's", ("slow-stage",)),
-    ("lost", "the share of a training step waited, less the healthy run's", ("no-overlap",)),
-):
-    others = [n[name] for cause, n in seen if name in n and cause not in of_causes]
-    faulty = [n[name] for cause, n in seen if name in n and cause in of_causes]
-    apart.append([what, f"{max(others):.2f}", f"{min(faulty):.2f}", lines[name]])
-slowest_ratio = least("slow-link", "transfer_ratio")
-tail_ratio = least("unsteady-link", "tail_ratio")
+compute_line = f"{(1.25 * 1.5) ** 0.5:.2f}"
+apart, least = [], {}
+for name, what, causes_of, line in (
+    ("compute_ratio", "a rank's median computing, with the fastest one's",
+     "slow-rank busy-neighbour", compute_line),
+    ("foreign", "the share of a core that others used", "busy-neighbour disturbed", "0.10"),
+    ("transfer_ratio", "a decode step's median transfer, with the healthy run's", "slow-link",
+     "1.6"),
+    ("tail_ratio", "its 99th percentile, with the healthy run's", "unsteady-link", "2.4"),
+    ("busy_ratio", "a stage's median busy time, with the typical stage's", "slow-stage", "1.37"),
+    ("lost", "the share of a training step waited, less the healthy run's", "no-overlap", "0.10"),
+):  # fmt: skip
+    faulty = [n[name] for cause, n in seen if name in n and cause in causes_of.split()]
+    others = [n[name] for cause, n in seen if name in n and cause not in causes_of.split()]
+    least[name] = min(faulty)
+    apart.append([what, f"{max(others):.2f}", f"{least[name]:.2f}", line])
+slowest_ratio, tail_ratio = least["transfer_ratio"], least["tail_ratio"]
 
 said = capstone.diagnose(neighbour)
 parts, usual = capstone.decompose(neighbour), capstone.decompose(neighbour["healthy"])
@@ -160,25 +146,17 @@ suspect = computing.index(max(computing))
 others = [x for rank, x in enumerate(computing) if rank != suspect]
 longer = (computing[0] + waiting[0] + moving) / (usual_compute[0] + usual_wait[0] + usual_moving)
 
-slow_runs = [
-    recorded.load(number_of("slow-link"), repeat)
-    for repeat in range(recorded.repeats(number_of("slow-link")))
-]
-intercepts = [capstone.diagnose(run)["numbers"]["latency_us"] for run in slow_runs]
+intercepts = [numbers["latency_us"] for cause, numbers in seen if cause == "slow-link"]
 by_keys = {}
 for n in sorted(known):
     keys = tuple(sorted(set(recorded.load(n)) - {"plan", "healthy"}))
     by_keys.setdefault(keys, []).append(f"{n:02}")
 whose = {"ranks": "vLLM, ranks of tensor parallelism", "stages": "vLLM, stages of a pipeline"}
 whose |= {"microbatches": "lab 04's pipeline", "spans": "a training step of lab 02's toy"}
-kept = [
-    [
-        " ".join(numbers),
-        next(of for key, of in whose.items() if key in keys),
-        ", ".join(f"`{k}`" for k in keys),
-    ]
-    for keys, numbers in by_keys.items()
-]
+kept = []
+for keys, numbers in by_keys.items():
+    of = next(of for key, of in whose.items() if key in keys)
+    kept.append([" ".join(numbers), of, ", ".join(f"`{k}`" for k in keys)])
 
 
 def excerpt(evidence):

@@ -8,7 +8,7 @@ lab03 = solution("lab-03")
 small = model("llama-3.1-8b")
 whole = lab02.rank_weights(small, 1)["parameters_bytes"]
 H100 = lab03.GPUS["H100"]
-messages, _ = lab03.step_messages(small["num_layers"], 1, small["hidden_size"], 2)
+messages, _ = figures.cost.messages_of()
 one, pair, far = (
     figures.times.step(**asked) for asked in ({}, {"tp": 2}, {"tp": 2, "nodes": 2, "per_node": 1})
 )

@@ -1,18 +1,15 @@
 """The presets of the explorer, and what lab 01's rule allows for some models."""
 
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from labbook.labs import capture, lab, mistakes, model, models, solution
+from figures.tables import program
+from labbook.labs import capture, lab, mistakes, models, solution
 
 from labkit.starters import copy_course, plant
 
 lab01 = solution("lab-01")
-small = model("llama-3.1-8b")
 shapes = dict(sorted(models().items(), key=lambda item: item[0] != "llama-3.1-8b"))
 kept = "num_heads num_kv_heads head_dim hidden_size intermediate_size vocab_size num_layers".split()
 presets = {name: {key: shape[key] for key in kept} for name, shape in shapes.items()}
@@ -42,9 +39,7 @@ def babble():
     """What generate.py says when rank r loads KV head r % num_kv_heads."""
     with tempfile.TemporaryDirectory() as folder:
         (copy,) = copy_course(Path(folder), lab("lab-01"))
-        known = {mistake.name: mistake for mistake in mistakes("lab-01")}
-        plant(copy, known["attention_shards__deals_the_kv_heads_out_in_turn"].source)
-        path = os.pathsep.join([folder, str(copy.path.parent)])
-        environment = os.environ | {"LAB_IMPL": "starter", "PYTHONPATH": path}
-        command = [sys.executable, copy.path / "generate.py", "--letters", "60"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
+        wrong = mistakes("lab-01")["attention_shards__deals_the_kv_heads_out_in_turn"]
+        plant(copy, wrong.source)
+        words = ("generate.py", "--letters", "60")
+        return program("lab-01", *words, of=copy, which="starter", check=False)  # it is wrong

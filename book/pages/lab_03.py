@@ -4,16 +4,14 @@ import sys
 
 import figures
 from labbook.amounts import human_bytes, microseconds
-from labbook.labs import fact, lab, model, solution
+from labbook.labs import fact, lab, solution
 
 lab03 = solution("lab-03")
-small = model("llama-3.1-8b")
-layers, hidden = small["num_layers"], small["hidden_size"]
 link, tcp = lab03.LINKS["NVLink 4"], lab03.LINKS["10 GbE"]
 c_s, a_s, busbw = figures.cost.middle("NVLink 4")
 tcp_c, tcp_a, tcp_busbw = figures.cost.middle("10 GbE")
-messages, decode = lab03.step_messages(layers, 1, hidden, 2)
-_, prefill = lab03.step_messages(layers, 4096, hidden, 2)
+messages, decode = figures.cost.messages_of()
+_, prefill = figures.cost.messages_of(4096)
 
 
 def span(name, scale, unit):
@@ -44,7 +42,7 @@ less_s = least_s - lab03.ring_all_reduce_s(2, decode, *least)
 per_rank = {p: figures.cost.h100_constants(p)[2] for p in (2, 8)}
 cross = lab03.crossover_bytes(8, c_s, a_s, busbw)
 until = figures.cost.one_shot_until(8, fact("cus0239") * 1e-6, fit[2])
-points = [(p, *figures.cost._measured("H100", p)[n]) for p, n in ((2, 0), (8, 0), (8, -1))]
+points = [(p, *figures.cost.measured("H100", p)[n]) for p, n in ((2, 0), (8, 0), (8, -1))]
 (_, n1, t1), (_, _, t2), (_, n3, t3) = points
 algorithm, bus = n3 / t3, lab03.bus_bandwidth("all_reduce", 8, n3, t3)
 by_hand_a = (t2 - t1) / 12

@@ -1,17 +1,17 @@
 """A decode step's bill, and its shares by each denominator."""
 
 import figures
-from labbook.labs import capture, fact, model, solution
+from labbook.labs import capture, fact, model, read_bytes, solution
 
 lab02 = solution("lab-02")
 lab03 = solution("lab-03")
 small = model("llama-3.1-8b")
-W = figures.cost.read_bytes("llama-3.1-8b")
+W = read_bytes("llama-3.1-8b")
 layers, hidden = small["num_layers"], small["hidden_size"]
 h100, flops = figures.cost.achieved("H100")
 c_s, a_s, busbw = figures.cost.middle("NVLink 4")
-messages, decode = lab03.step_messages(layers, 1, hidden, 2)
-_, prefill = lab03.step_messages(layers, 4096, hidden, 2)
+messages, decode = figures.cost.messages_of()
+_, prefill = figures.cost.messages_of(4096)
 one_gpu, own = (lab03.decode_step_s(W, p, h100) for p in (1, 8))
 
 
@@ -19,12 +19,12 @@ pair = figures.tables.pair
 faster = lab03.GPUS["B200"]["memory_bytes_per_s"] / lab03.GPUS["L40S"]["memory_bytes_per_s"]
 printed = lab03.GPUS["H100"]
 meet = printed["flops_per_s"] / printed["memory_bytes_per_s"]  # BF16: 2 bytes, 2 flops per weight
-reached = capture("lab-03/hardware.json")["reached"]
+hardware = capture("lab-03/hardware.json")
+reached = hardware["reached"]
 meet_best = meet * lab03.ACHIEVED_ARITHMETIC / lab03.ACHIEVED_BANDWIDTH
 achieved = meet * reached["flops_share"][1] / reached["memory_share"][1]
 alone, eight = (lab03.step_s(W, p, h100, 4096, flops) for p in (1, 8))
 large = [messages * t for t in lab03.all_reduce_range_s("NVLink 4", 8, prefill)]
-large_shares = [t / (t + eight) for t in large]
 gains = [alone / (t + eight) for t in large]
 step = figures.times.step
 box8, ether16 = step(tp=8), step(tp=16, nodes=2)
@@ -48,16 +48,13 @@ rows, verdicts, wins = zip(*pairs, strict=True)
 at_crossing = lab03.crossover_bytes(8, c_s, a_s, busbw) / (hidden * 2)
 sides = {name: figures.tables.over_ethernet(name) for name in ("llama-3.1-8b", "qwen2.5-72b")}
 share_at = {tokens: figures.tables.share(tokens) for tokens in (1, round(achieved), 1024, 4096)}
-floors = {gpu: figures.tables.least_share(gpu) for gpu in lab03.GPUS}
+floors = {gpu: figures.tables.shares_of(gpu)[0] for gpu in lab03.GPUS}
 
-sparks = [
-    fact(f"gpt000{k}") for k in range(9)
-]  # one node, across, two replicas; 1, 16, 64 requests
+# one node, across, two replicas; 1, 16, 64 requests
+sparks = [fact(f"gpt000{k}") for k in range(9)]
 oss = capture("capstone/models/gpt-oss-120b.json")
 oss_layers, oss_hidden = oss["num_hidden_layers"], oss["hidden_size"]
-spark_bw = {
-    g["memory_gb_per_s"] for n, g in capture("lab-03/hardware.json")["gpus"].items() if n == "gb10"
-}.pop()
+spark_bw = hardware["gpus"]["gb10"]["memory_gb_per_s"]
 step_1, step_2 = 1e3 / sparks[0], 1e3 / sparks[1]
 paid_ms = step_2 - step_1 / 2
 oss_messages, oss_payload = lab03.step_messages(oss_layers, 1, oss_hidden, 2)
@@ -79,7 +76,7 @@ share_rows = [
 ]
 
 # One rank's part of a step on a real H200, without messages (lab 03's measure_step.py).
-h200 = capture("lab-03/hardware.json")["gpus"]["h200"]["memory_gb_per_s"] * 1e9
+h200 = hardware["gpus"]["h200"]["memory_gb_per_s"] * 1e9
 recorded = {
     name: capture(f"lab-03/captures/{folder}/measurements.json")["rows"]
     for name, folder in (("llama-3.1-8b", "h200-8b"), ("llama-3.1-70b", "h200-70b"))
@@ -109,14 +106,9 @@ product_bytes_per_s = (one_rank["weight_bytes"] - eighth["weight_bytes"]) / (
 each_product_us = (
     1e6 / (4 * layers + 1) * (eighth["products_s"] - eighth["weight_bytes"] / product_bytes_per_s)
 )
-measured_rows = [
-    [
-        row["tp_size"],
-        f"{best_s[row['tp_size']] * 1e3:.2f}",
-        f"{typical * 1e3:.1f} ({best * 1e3:.1f} to {worst * 1e3:.1f})",
-        f"**{row['step_s'] * 1e3:.1f}**",
-        f"{row['launched_s'] * 1e3:.1f}",
-    ]
-    for row, (best, typical, worst) in beside
-    if row in single.values()
-]
+measured_rows = []
+for row, (best, typical, worst) in beside:
+    if row in single.values():
+        said = f"{typical * 1e3:.1f} ({best * 1e3:.1f} to {worst * 1e3:.1f})"
+        least, took = f"{best_s[row['tp_size']] * 1e3:.2f}", f"**{row['step_s'] * 1e3:.1f}**"
+        measured_rows.append([row["tp_size"], least, said, took, f"{row['launched_s'] * 1e3:.1f}"])

@@ -2,14 +2,9 @@
 
 import figures
 from labbook.amounts import human_bytes
-from labbook.labs import facts, model, solution
+from labbook.labs import facts, solution
 
-lab03 = solution("lab-03")
 lab04 = solution("lab-04")
-small = model("llama-3.1-8b")
-layer_bytes = (
-    figures.cost.read_bytes("llama-3.1-8b") - small["vocab_size"] * small["hidden_size"] * 2
-)
 step, rate = figures.times.step, figures.times.rate
 slow_bubble = 1 - lab04.Fraction(8 * (1 + 1 + 2 + 1), 4 * lab04.makespan_s([1, 1, 2, 1], 8))
 one, lone, four, batch4 = step(), step(pp=4), step(pp=4, clients=4), step(clients=4)
@@ -19,29 +14,17 @@ split_rows = []
 for pp in (1, 2, 4, 8, 16):
     bill = lab04.plan_bill(16 // pp, pp, 8, 80, 8192, 1, 64)
     name = " x ".join(f"{k}={n}" for k, n in (("TP", 16 // pp), ("PP", pp)) if n > 1)
-    waits = (
-        f"{bill['node_hops']:,} (two levels: {2 * 2 * 80})"
-        if pp == 1
-        else f"{bill['node_hops']} and 1 back"
-    )
-    split_rows.append(
-        [
-            name,
-            f"{float(bill['bubble']):.1%}",
-            waits,
-            human_bytes(float(bill["bytes_between_nodes"])),
-        ]
-    )
+    more = f" (two levels: {2 * 2 * 80})" if pp == 1 else " and 1 back"
+    crossing = human_bytes(float(bill["bytes_between_nodes"]))
+    bubble, waits = f"{float(bill['bubble']):.1%}", f"{bill['node_hops']:,}{more}"
+    split_rows.append([name, bubble, waits, crossing])
 quoted = {f["id"]: f["value"] for f in facts().values() if f["id"].startswith("tppp-")}
 
 pairs = [(p, m) for p in range(1, 13) for m in range(1, 41)]
 counted = [lab04.grid_bubble(lab04.schedule_grid(p, m)) for p, m in pairs]
 
 ways = {"one GPU": {}, "four replicas": {"replicas": 4}, "PP=4": {"pp": 4}, "TP=4": {"tp": 4}}
-ways |= {
-    "PP=4, 10 GbE": dict(pp=4, nodes=4, per_node=1),
-    "TP=4, 10 GbE": dict(tp=4, nodes=4, per_node=1),
-}
+ways |= {f"{way}, 10 GbE": ways[way] | dict(nodes=4, per_node=1) for way in ("PP=4", "TP=4")}
 made = {n: {w: rate(clients=n, **asked) for w, asked in ways.items()} for n in (4, 64, 256)}
 of = {n: {w: found["typical"] for w, found in rates.items()} for n, rates in made.items()}
 rows = [[w, *(figures.times.tokens(made[n][w]) for n in made)] for w in ways]

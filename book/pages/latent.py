@@ -2,12 +2,10 @@
 
 import figures
 import numpy as np
+from collectives import run_ranks
 from labbook.labs import solution
 
 lab05 = solution("lab-05")
-
-from collectives import record, run_ranks  # noqa: E402
-
 e = figures.experts
 given = e._given()
 r1 = given.MODELS["DeepSeek-R1"]
@@ -15,7 +13,6 @@ flash = given.MODELS["DeepSeek-V4-Flash"]
 heads, head_dim, latent, rotary = 128, 128, 512, 64
 expanded = heads * (head_dim + rotary + head_dim) * 2
 kept = lab05.cache_bytes_per_token(1, r1["head_bytes"], 1, False)
-grouped = 2 * 8 * 128 * 2
 
 memory = 0.95 * 183359 * 2**20
 tables = 2 * 129280 * flash["hidden_size"] * 2
@@ -42,14 +39,9 @@ for name, kv_heads, head_bytes in (
     cache_rows.append([name, *(f"{n:,}" for n in (*per, dp)), *(f"{g:.0f} x" for g in gain)])
 
 rng = np.random.default_rng(6)
-q, k, v = (
-    rng.standard_normal((4, 8)),
-    rng.standard_normal((10, 4, 8)),
-    rng.standard_normal((10, 4, 8)),
-)
+q, k, v = (rng.standard_normal(shape) for shape in ((4, 8), (10, 4, 8), (10, 4, 8)))
 whole, _ = lab05.attention_part(q, k, v)
-with record() as ledger:
-    parts = run_ranks(lab05.context_rank, [(q, k[r::3], v[r::3]) for r in range(3)])
+parts = run_ranks(lab05.context_rank, [(q, k[r::3], v[r::3]) for r in range(3)])
 averaged = np.mean([lab05.attention_part(q, k[r::3], v[r::3])[0] for r in range(3)], axis=0)
 most = e.room(8000, e.PLANS[0])
 long_context = {

@@ -9,23 +9,20 @@ import re
 import shlex
 import textwrap
 
-from labbook.labs import lab, solution
-
-from labkit.loading import load_module
+import figures
+import place
+from labbook.labs import solution
+from planner import facts, hardware, memory, models, plans, rules_of_thumb, timing
+from planner.timing import Load
 
 capstone = solution("capstone")
-
-from planner import facts, hardware, memory, models, plans, rules_of_thumb, timing  # noqa: E402
-from planner.timing import Load  # noqa: E402
-
-place = load_module(lab("capstone").path / "place.py")
 big = models.read("qwen2.5-72b")
 box = hardware.box("h100", 2, 8, network="10 GbE")
 faster = hardware.box("h100", 2, 8)
 load = Load(2000, 500, 64, max_model_len=big.max_positions)
 TTFT_S, TPOT_S = 0.5, 0.03
-found = plans.choose(plans.evaluate_all(big, box, load)[0], TTFT_S, TPOT_S)
-candidates, forbidden = plans.evaluate_all(big, box, load)
+candidates, _ = plans.evaluate_all(big, box, load)
+found = plans.choose(candidates, TTFT_S, TPOT_S)
 by_name = {c.name: c for c in candidates}
 
 
@@ -94,9 +91,8 @@ doubled = [
     for n in re.findall(r"(\d+\.\d+)", next(row for row in lines if "messages for reading" in row))
 ]
 verdict = next(i for i, line in enumerate(lines) if line.startswith("Choice"))
-rates = {c.name: c.times["tokens_per_s"][1] for c in candidates if c.times}
-rated = plans.evaluate_all(big, faster, load)[0]
-by_rdma = {c.name: c.times["tokens_per_s"][1] for c in rated if c.times}
+rates = figures.choice.rates(candidates)
+by_rdma = figures.choice.rates(plans.evaluate_all(big, faster, load)[0])
 best_plan, roomy = found["choice"], by_name["4 x TP4"]
 per_replica = load.concurrency // best_plan.plan.replicas
 step_s = best_plan.terms["total"]
@@ -108,9 +104,7 @@ share = per_replica * prompt_s / (load.output * step_s + per_replica * prompt_s)
 ahead_s = share * (per_replica - 1) * prompt_s / 2
 crowd = dataclasses.replace(load, concurrency=512)
 crowded = plans.evaluate(big, box, best_plan.plan, crowd).terms
-many = {
-    c.name: c.times["tokens_per_s"][1] for c in plans.evaluate_all(big, box, crowd)[0] if c.times
-}
+many = figures.choice.rates(plans.evaluate_all(big, box, crowd)[0])
 
 
 def span(c, key):
@@ -118,17 +112,11 @@ def span(c, key):
     return f"{middle:,.3g} ({low:,.3g} to {high:,.3g})"
 
 
-plan_rows = [
-    [
-        c.name,
-        f"{c.memory['longest_context']:,}",
-        span(c, "ttft_s"),
-        span(c, "tpot_s"),
-        f"{c.times['tokens_per_s'][1]:,.0f}",
-    ]
-    for c in sorted(candidates, key=lambda c: -rates.get(c.name, 0))
-    if c.times and c.times["ttft_s"][1] < 1 and rates[c.name] > 2000
-]
+plan_rows = []
+for c in sorted(candidates, key=lambda c: -rates.get(c.name, 0)):
+    if c.times and c.times["ttft_s"][1] < 1 and rates[c.name] > 2000:
+        times = span(c, "ttft_s"), span(c, "tpot_s"), f"{rates[c.name]:,.0f}"
+        plan_rows.append([c.name, f"{c.memory['longest_context']:,}", *times])
 
 
 def shown(part):
@@ -171,7 +159,7 @@ turned = [
     for case, found in best_of.items()
     if found and case[-1] == 1  # and its plan loses more than a tie where there are many clients
     for many in [(*case[:-1], axes["clients"][-1])]
-    if {c.name: c.times["tokens_per_s"][1] for c in candidates_of(*many) if c.times}[found.name]
+    if figures.choice.rates(candidates_of(*many))[found.name]
     < 0.95 * best_of[many].times["tokens_per_s"][1]
 ]
 rates_of = {c: found.times["tokens_per_s"][1] for c, found in best_of.items() if found}
@@ -229,10 +217,7 @@ first_rows = [
     ["one step", f"{step_s * 1e3:.0f}"],
     ["**in all**", f"{(ahead_s + best_plan.prefill_s + step_s) * 1e3:.0f}"],
 ]
-always, experts = 0.0, 1.0
-touched = [
-    [n, f"{capstone.touched_bytes(always, experts, 256, 8, n):.0%}"] for n in (1, 8, 32, 128, 512)
-]
+touched = [[n, f"{capstone.touched_bytes(0.0, 1.0, 256, 8, n):.0%}"] for n in (1, 8, 32, 128, 512)]
 
 # What the page says, held: each name stands in one of its checks.
 crowds_gain = many["4 x TP4"] / many["2 x TP8"] - 1

@@ -6,13 +6,10 @@ import re
 import figures
 from labbook.labs import solution
 from labbook.names import table
+from planner import hardware, memory, models, plans, timing
+from planner.timing import Load
 
 lab03 = solution("lab-03")
-capstone = solution("capstone")
-
-from planner import hardware, memory, models, plans, timing  # noqa: E402
-from planner.timing import Load  # noqa: E402
-
 load = Load(2000, 500, 64)
 
 agreed = []
@@ -107,7 +104,6 @@ part_read = 1 - (1 - 8 / 256) ** chosen
 touched = rank.always_bytes + rank.experts_bytes * part_read
 out, back = lab03.expert_parallel_bytes(16, 8, H)
 latent = c.memory["kv_bytes"] / memory.sequence_bytes(c.memory, c.plan, 1)
-arithmetic = 2 * rank.macs * 16 / t.flops_per_s(8)
 network = t.line(two_nodes.network, 8)
 payload = 16 * timing.gathered_payload(m, 16)  # of the gather and of the scatter
 into = 15 / 16 * payload  # what arrives at a rank
@@ -202,11 +198,8 @@ cache_ms = [found.terms["cache"] * 1e3 for found in (c, cut)]
 messages_tie = abs(gather_s / deep_s - 1) < 0.1
 pipeline_token = memory.sequence_bytes(half, memory.Plan(1, 8, 2), 1)
 more_tokens = 16 * latent * pipeline_token / half["kv_bytes"]
-rate_table = table(
-    ["tokens/s", "64 clients", "256 clients"],
-    [
-        [{"EP16": "EP16, vLLM's default"}.get(name, name), *(f"{n:,.0f}" for n in found)]
-        for name, found in rates.items()
-    ],
-    "lrr",
-)
+rate_rows = [
+    [{"EP16": "EP16, vLLM's default"}.get(name, name), *(f"{n:,.0f}" for n in found)]
+    for name, found in rates.items()
+]
+rate_table = table(["tokens/s", "64 clients", "256 clients"], rate_rows, "lrr")

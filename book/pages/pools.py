@@ -2,13 +2,12 @@
 
 import figures
 from labbook.labs import capture, model, solution
+from planner import hardware, models, plans, two_pools
+from planner.timing import Load
 
 lab02 = solution("lab-02")
 lab03 = solution("lab-03")
 capstone = solution("capstone")
-
-from planner import hardware, models, plans, two_pools  # noqa: E402
-from planner.timing import Load  # noqa: E402
 
 run = capture("lab-02/captures/pools/report.json")
 shape = lab02.model_shape(run["model_config"])
@@ -18,8 +17,7 @@ block = run["decode"]["kv_cache"]["block_size"]
 
 large, context = model("qwen2.5-72b"), 131072
 cache_bytes = context * lab02.kv_bytes_per_token(large, 1)
-link = lab03.LINKS["400 GbE"]
-rate = sum(link["busbw_bytes_per_s"]) / 2
+_, _, rate = figures.cost.middle("400 GbE")
 at_end = capstone.transfer_s(cache_bytes, rate, 3e-5, large["num_layers"], 1, False)
 
 small = model("llama-3.1-8b")
@@ -28,9 +26,7 @@ prompt_bytes = 2000 * lab02.kv_bytes_per_token(small, 1)
 
 
 def sent(name, layer_by_layer):
-    one = lab03.LINKS[name]
-    speed = sum(one["busbw_bytes_per_s"]) / 2
-    hop_s = sum(one["a_s"]) / 2
+    _, hop_s, speed = figures.cost.middle(name)
     return capstone.transfer_s(
         prompt_bytes, speed, hop_s, small["num_layers"], prefill_s, layer_by_layer
     )
@@ -59,19 +55,11 @@ def one_pool_ttft(requests_per_s, output_tokens):
     return prefill_s * (1 + busy / (1 - busy) / 2) + one_pool_tpot(requests_per_s, output_tokens)
 
 
-rows = [
-    [
-        name,
-        run["num_prompt"] - run[role]["cached_tokens"],
-        run[role]["cached_tokens"],
-        len(run[role]["tokens"]),
-    ]
-    for role, name in (
-        ("alone", "one engine"),
-        ("prefill", "first pool"),
-        ("decode", "second pool"),
-    )
-]
+roles = {"alone": "one engine", "prefill": "first pool", "decode": "second pool"}
+rows = []
+for role, name in roles.items():
+    cached = run[role]["cached_tokens"]
+    rows.append([name, run["num_prompt"] - cached, cached, len(run[role]["tokens"])])
 
 load_rows = []
 for load in (4, 16, 32, 48):

@@ -1,7 +1,7 @@
 """Two GPUs: floors and the planner's rates, by the number of clients."""
 
 import figures
-from labbook.labs import model, solution
+from labbook.labs import model, read_bytes, solution
 
 lab02 = solution("lab-02")
 lab03 = solution("lab-03")
@@ -15,12 +15,10 @@ pair, two = (
 )
 lead = {n: pair[n]["typical"] / two[n]["typical"] for n in counts}
 floors = {n: step(replicas=2, clients=n)["floor"] / step(tp=2, clients=n)["floor"] for n in counts}
+held = lab02.rank_weights(llama, 1)["parameters_bytes"]
 bound, whole = (
     weights / 2 / h100 / (2 * llama["num_layers"] + 1)
-    for weights in (
-        figures.cost.read_bytes("llama-3.1-8b"),
-        lab02.rank_weights(llama, 1)["parameters_bytes"],
-    )
+    for weights in (read_bytes("llama-3.1-8b"), held)
 )
 
 
@@ -28,16 +26,10 @@ def said(n):
     return "a tie" if figures.times.tie(lead[n], 1) else "TP=2" if lead[n] > 1 else "replicas"
 
 
-rate_rows = [
-    [
-        n,
-        *(figures.times.tokens(found[n]).replace(" (", "<br>(") for found in (pair, two)),
-        f"{lead[n] - 1:+.0%}",
-        f"{floors[n] - 1:+.0%}",
-        said(n),
-    ]
-    for n in counts
-]
+rate_rows = []
+for n in counts:
+    both = (figures.times.tokens(found[n]).replace(" (", "<br>(") for found in (pair, two))
+    rate_rows.append([n, *both, f"{lead[n] - 1:+.0%}", f"{floors[n] - 1:+.0%}", said(n)])
 
 
 def choose(slow=(1.0, 1.0)):

@@ -1,10 +1,6 @@
 """Rules of thumb and the planner, asked what published rows have answered."""
 
-from labbook.labs import solution
-
-capstone = solution("capstone")
-
-from planner import facts, held_out, rules_of_thumb  # noqa: E402
+from planner import facts, held_out, rules_of_thumb
 
 rows = facts.load_rows()
 judged = [facts.judge(row) for row in rows]
@@ -55,14 +51,10 @@ def where_right(rule):
     return len(good), ", ".join(sorted({g.facts[0].asked[2].gpu for g in good})) or "none"
 
 
-told = [
-    [
-        rule,
-        what,
-        *(right_wrong(*scores[rule][of]) for of in ("fits", "longest context", "choice")),
-    ]
-    for rule, what in SAYS.items()
-]
+told = []
+for rule, what in SAYS.items():
+    right = (right_wrong(*scores[rule][of]) for of in ("fits", "longest context", "choice"))
+    told.append([rule, what, *right])
 lost = {rule: (lost_by(rule), chose(rule)) for rule in SAYS}
 apart = [made.regret() for made in facts.decisions(held_out.judged(judged))]
 held_out_regret = sum(apart) / len(apart)

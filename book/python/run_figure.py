@@ -21,8 +21,9 @@ def run(course, lab, starter, text, figure, tell):
     os.chdir(course)
     os.environ.update(LAB_IMPL="solution")  # of the other labs
     Path(starter).write_text(text, encoding="utf-8")
-    labs = str(Path(starter).resolve().parent.parent)
-    sys.path += [place for place in (course, f"{course}/book", labs) if place not in sys.path]
+    labs = Path(starter).resolve().parent.parent
+    places = (course, f"{course}/book", str(labs), str(labs / "capstone"))
+    sys.path += [place for place in places if place not in sys.path]
     for name in [name for name in sys.modules if name.partition(".")[0] in ("figures", "labbook")]:
         del sys.modules[name]  # they keep what they found
     sys.modules["figures"] = types.ModuleType("figures")  # whose __init__ asks for numpy

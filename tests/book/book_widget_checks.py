@@ -1,23 +1,16 @@
 """What is asked of the interactive figures: the labs' arithmetic, and an answer to every key."""
 
 import itertools
-import json
-from pathlib import Path
 
 import pytest
+from labbook.labs import model as shape_of
+from labbook.labs import solution
 
-from labkit.loading import choose_lab, find_labs, load_module
-
-REPO = Path(__file__).resolve().parents[2]
 PLACES = {
     "pipeline-bubble": "lab-04.html",
     "communication-bill": "lab-03-bill.html",
     "sharding-explorer": "lab-01.html",
 }
-
-
-def solution(prefix):
-    return load_module(choose_lab(prefix, find_labs()).file("solution"))
 
 
 def ask(page, widget, function, arguments):
@@ -105,9 +98,7 @@ def expect_shards(page):
     """Per-rank bytes, KV bytes, legal sizes and refusals equal labs 01 and 02."""
     lab01, lab02 = solution("lab-01"), solution("lab-02")
     presets = page.evaluate("document.querySelector('sharding-explorer').presets")
-    whole = lab02.model_shape(
-        json.loads(next(REPO.glob("phase-*/labs/lab-02-*/configs/llama-3.1-8b.json")).read_text())
-    )
+    whole = shape_of("llama-3.1-8b")
     odd = [
         {"num_heads": 12, "num_kv_heads": 4, "head_dim": 40, "hidden_size": 480},
         {"num_heads": 7, "num_kv_heads": 1, "vocab_size": 500},

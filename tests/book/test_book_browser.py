@@ -3,13 +3,10 @@
 The checks are in book_checks.py; test_book_controls.py shows each of them a planted fault.
 """
 
-from pathlib import Path
-
 import book_checks as checks
 import pytest
 
-REPO = Path(__file__).resolve().parents[2]
-PAGES = sorted(path.stem + ".html" for path in (REPO / "book" / "src").glob("*.md"))
+PAGES = sorted(path.stem + ".html" for path in (checks.BOOK / "src").glob("*.md"))
 PAGES = [name for name in PAGES if name != "SUMMARY.html"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]  # the first one builds the book

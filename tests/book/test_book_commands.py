@@ -12,12 +12,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
-from book_checks import shown_commands
+from book_checks import REPO, shown_commands
 
-REPO = Path(__file__).resolve().parents[2]
 READMES = [REPO / "README.md", *sorted(REPO.glob("phase-*/**/README.md"))]
 FILES = [*sorted((REPO / "book" / "src").glob("*.md")), *READMES]
 

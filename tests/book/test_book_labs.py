@@ -1,16 +1,10 @@
 """What the chapters take from the labs: claims, gaps, mistakes, screens; and what is refused."""
 
-import sys
-
 import pytest
-from book_checks import BOOK
-
-sys.path.insert(0, str(BOOK))
-
-from labbook import labs, screens  # noqa: E402
-from labbook.cache import Cache  # noqa: E402
-from labbook.markdown import BookError  # noqa: E402
-from labbook.names import human_bytes, microseconds, table  # noqa: E402
+from labbook import labs, screens
+from labbook.cache import Cache
+from labbook.markdown import BookError
+from labbook.names import human_bytes, microseconds, table
 
 pytestmark = pytest.mark.timeout(120)
 LABS = ("lab-01", "lab-02", "lab-03", "lab-04", "lab-05")

@@ -5,13 +5,9 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from book_checks import broken_links, find_browser, print_pdf, shown_commands
-
-REPO = Path(__file__).resolve().parents[2]
-BOOK = REPO / "book"
+from book_checks import BOOK, REPO, broken_links, find_browser, print_pdf, shown_commands
 
 pytestmark = pytest.mark.timeout(300)  # the first one builds the book
 

@@ -3,13 +3,10 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from book_checks import BOOK
 
-REPO = Path(__file__).resolve().parents[2]
-BOOK = REPO / "book"
-sys.path.insert(0, str(BOOK))
 math_core = pytest.importorskip("math_core", reason="needs the book's packages: make book")
 
 from labbook import labs  # noqa: E402

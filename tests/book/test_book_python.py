@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from book_checks import expect_no_sideways_scroll, expect_no_violation
 from labbook.bundle import LABS, pieces_of
+from labbook.labs import lab
 
-from labkit.loading import ROOT, choose_lab, find_labs
+from labkit.loading import ROOT
 from labkit.mistakes import load_bank
 from labkit.starters import copy_course, derive, plant
 from labkit.tasks import tasks_of
@@ -20,10 +21,6 @@ from labkit.tasks import tasks_of
 pytestmark = pytest.mark.timeout(300)  # the first one builds the book
 browser_test = pytest.mark.browser
 PAGES = {"lab-02": "lab-02", "lab-03": "lab-03", "lab-04": "lab-04", "lab-06": "hangs"}
-
-
-def lab(prefix):
-    return choose_lab(prefix, find_labs())
 
 
 def numbers(prefix):
