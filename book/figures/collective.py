@@ -111,29 +111,19 @@ def _round_an_mlp(title, split, first, last):
 
 def sequence_parallel():
     """Tensor parallelism and sequence parallelism round an MLP: who holds which tokens."""
-    drawings = []
-    for title, split, first, last, alt in (
-        (
-            "Tensor parallelism",
-            False,
-            "(nothing crosses)",
-            "all-reduce",
-            "Both ranks run the norm on all four tokens. In the MLP each has half of the hidden "
-            "units. An all-reduce gives both all tokens again.",
-        ),
-        (
-            "Sequence parallelism",
-            True,
-            "all-gather",
-            "reduce-scatter",
-            "Each rank runs the norm on two of four tokens. An all-gather gives both all tokens "
-            "for the MLP, of which each has half of the hidden units. A reduce-scatter leaves "
-            "each rank with its own two tokens, complete.",
-        ),
-    ):
-        drawings.append((_round_an_mlp(title, split, first, last), alt))
+    tensor, sequence = (
+        _round_an_mlp("Tensor parallelism", False, "(nothing crosses)", "all-reduce"),
+        _round_an_mlp("Sequence parallelism", True, "all-gather", "reduce-scatter"),
+    )
+    alts = (
+        "Both ranks run the norm on all four tokens. In the MLP each has half of the hidden "
+        "units. An all-reduce gives both all tokens again.",
+        "Each rank runs the norm on two of four tokens. An all-gather gives both all tokens "
+        "for the MLP, of which each has half of the hidden units. A reduce-scatter leaves "
+        "each rank with its own two tokens, complete.",
+    )
     return panels(
-        drawings,
+        [(tensor, alts[0]), (sequence, alts[1])],
         "Filled is what a rank holds and works on; green is the same on both ranks, so the norm is "
         "computed twice. Under sequence parallelism nothing is held or computed twice between the "
         "blocks.",

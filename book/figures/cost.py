@@ -8,7 +8,7 @@ from labbook.labs import facts, lab, model, solution
 from labkit.loading import load_module
 from labkit.svg import Drawing, Plot, ladder
 
-from .panels import WIDTH, key
+from .panels import WIDTH, key, log_plot
 from .times import step
 
 
@@ -168,24 +168,17 @@ def two_launches():
 
 def second_box():
     """Milliseconds per token of our 8B model on 1 to 16 H100s: three roads to the second box."""
-    roads = (
-        ("10 GbE", dict(network="10 GbE"), "c1"),
-        ("400 GbE, RDMA", dict(network="400 GbE"), "c2"),
-    )
-    ticks = [(n, str(n)) for n in (1, 2, 4, 8, 16)]
-    plot = Plot(
-        (0.9, 18), (0.25, 30), "GPUs", "ms per token", ticks,
-        [(n, str(n)) for n in (0.5, 1, 2, 5, 10, 20)],
-        log_x=True, log_y=True, width=420, height=330,
-    )  # fmt: skip
+    roads = (("10 GbE", "10 GbE", "c1", 15.2), ("400 GbE, RDMA", "400 GbE", "c2", 16.8))
+    gpus, heights = (1, 2, 4, 8, 16), (0.5, 1, 2, 5, 10, 20)
+    plot = log_plot((0.9, 18), (0.25, 30), "GPUs", "ms per token", gpus, heights, height=330)
     inside = {n: step(tp=n) for n in (1, 2, 4, 8)}
-    reading = [inside[1]["least"]["reading"] * 1e3 / n for n in (1, 2, 4, 8, 16)]
-    plot.curve([1, 2, 4, 8, 16], reading, 5, "dash")
+    reading = [inside[1]["least"]["reading"] * 1e3 / n for n in gpus]
+    plot.curve(gpus, reading, 5, "dash")
     plot.curve(list(inside), [one["floor"] * 1e3 for one in inside.values()], 0)
     said = [f"{n} GPUs in one box {_beside(one)}" for n, one in inside.items()]
     drawn = [(n, one, "c0") for n, one in inside.items()]
-    for (name, asked, colour), x in zip(roads, (15.2, 16.8), strict=True):
-        one = step(tp=16, nodes=2, **asked)
+    for name, network, colour, x in roads:
+        one = step(tp=16, nodes=2, network=network)
         line = [(plot.x(8), plot.y(inside[8]["floor"] * 1e3))]
         plot.line([*line, (plot.x(16), plot.y(one["floor"] * 1e3))], colour, "")
         drawn.append((x, one, colour))

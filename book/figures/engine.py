@@ -123,13 +123,11 @@ def messages_of_a_step(name="lab-02/captures/tp2/report.json"):
     layers, prompts = report["config"]["num_hidden_layers"], report["prompts"]
     left, wide, tall = 10, 40, 56
     d, said = Drawing(WIDTH, 238), []
-    kinds = (
-        (f"prefill, {sum(map(len, prompts))} tokens", 0),
-        (f"decode, {len(prompts)} tokens", 1),
-    )
-    most = max(total / n for n, total in report["ranks"][0]["steps_together"][0].values())
-    for row, (title, step) in enumerate(kinds):
-        made, floor = report["ranks"][0]["steps_together"][step], 88 + row * 88
+    titles = f"prefill, {sum(map(len, prompts))} tokens", f"decode, {len(prompts)} tokens"
+    steps = report["ranks"][0]["steps_together"]
+    most = max(total / n for n, total in steps[0].values())
+    for row, (title, made) in enumerate(zip(titles, steps, strict=False)):
+        floor = 88 + row * 88
         (sums, summed), (joins, joined) = made["all_reduce"], made["all_gather"]
         d.text(left, floor - tall - 12, title, "fg", "start", 14, "bold")
         told = f"{sums} x {summed // sums:,} and {joined // joins:,} bytes"

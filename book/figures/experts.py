@@ -11,13 +11,13 @@ from planner.timing import Load
 from labkit.loading import load_module
 from labkit.svg import SERIES, Drawing, Plot, ladder
 
-from .panels import WIDTH, key, panels
+from .panels import WIDTH, key, log_plot, panels
 
 IDS = np.array([[0, 2], [1, 0], [3, 2], [2, 0]])  # of the four tokens of `three_layers`
 HIDDEN = 7168  # of DeepSeek-R1, in 16-bit numbers
 
 
-def _given():
+def given():
     return load_module(lab("lab-05").path / "given_experts.py")
 
 
@@ -35,31 +35,25 @@ def three_layers():
     ring, gathered, exchanged = traffic_of_four()
     rows = np.bincount(IDS.ravel(), minlength=4)
     busy = f"rows: {', '.join(map(str, rows))}"
-    drawings = [
-        _layer("Sliced: tensor parallelism", _slices, True, f"one all-reduce, {ring:,} bytes"),
-        _layer("Dealt out, one replica", _wholes, True, f"one all-reduce, {ring:,} bytes; {busy}"),
-        _layer(
-            "Dealt out, own tokens: attention-DP",
-            _wholes,
-            False,
-            f"gather + scatter {gathered:,} bytes; all-to-alls {exchanged:,}",
-        ),
-    ]
-    alts = (
-        "Four ranks. Each has all four tokens and a quarter of each of four experts. One "
-        "all-reduce joins them.",
-        "Four ranks. Each has all four tokens and one whole expert; rank 1's and rank 3's experts "
-        "are chosen by one token each. The same one all-reduce joins them.",
-        "Four ranks. Each has one token and one whole expert; the tokens must be dispatched to "
-        "their experts and the results combined.",
-    )
+    layers = (
+        ("Sliced: tensor parallelism", _slices, True, f"one all-reduce, {ring:,} bytes",
+         "Four ranks. Each has all four tokens and a quarter of each of four experts. One "
+         "all-reduce joins them."),
+        ("Dealt out, one replica", _wholes, True, f"one all-reduce, {ring:,} bytes; {busy}",
+         "Four ranks. Each has all four tokens and one whole expert; rank 1's and rank 3's experts "
+         "are chosen by one token each. The same one all-reduce joins them."),
+        ("Dealt out, own tokens: attention-DP", _wholes, False,
+         f"gather + scatter {gathered:,} bytes; all-to-alls {exchanged:,}",
+         "Four ranks. Each has one token and one whole expert; the tokens must be dispatched to "
+         "their experts and the results combined."),
+    )  # fmt: skip
     caption = (
         "Four tokens as circles, four experts A to D as boxes. Each token chooses two experts, in "
         "which it stands again as a small circle; sliced, every rank works on all of these. The "
         "bytes are what all four ranks send in one layer, for tokens as wide as DeepSeek-R1's in "
         "16-bit numbers, with ids and weights of the same size."
     )
-    return panels(list(zip(drawings, alts, strict=True)), caption)
+    return panels([(_layer(*how), alt) for *how, alt in layers], caption)
 
 
 def _layer(title, experts, everywhere, below):
@@ -101,17 +95,11 @@ def _wholes(d, rank, x, y):
 def reach():
     """To how many other ranks a token is sent: by all-gather, and by all-to-all with 8 choices."""
     ranks = (2, 4, 8, 16, 32, 64, 128, 256)
-    ticks = [(p, str(p)) for p in ranks]
-    heights = [(n, str(n)) for n in (1, 2, 4, 8, 16, 32, 64, 128, 256)]
-    plot = Plot(
-        (2, 256), (0.7, 256), "ranks", "ranks that a token is sent to", ticks, heights,
-        True, True, WIDTH, 320,
-    )  # fmt: skip
-    gathered, exchanged = [p - 1 for p in ranks], [reached(p) for p in ranks]
-    plot.curve(ranks, gathered, 0)
-    plot.points(ranks, gathered, 0)
-    plot.curve(ranks, exchanged, 1)
-    plot.points(ranks, exchanged, 1)
+    words = ("ranks", "ranks that a token is sent to")
+    plot = log_plot((2, 256), (0.7, 256), *words, ranks, (1, *ranks))
+    for series, ys in enumerate(([p - 1 for p in ranks], [reached(p) for p in ranks])):
+        plot.curve(ranks, ys, series)
+        plot.points(ranks, ys, series)
     plot.label(20, 60, "all-gather", 0, "end")
     plot.label(60, 4.6, "all-to-all", 1)
     alt = (
@@ -169,10 +157,9 @@ PLANS = (("TP", 1, False), ("experts dealt out", 8, False), ("attention-DP", 8, 
 
 def step_ms(tokens, context, plan):
     """Milliseconds of a step of DeepSeek-R1 on 8 x H200, by the bill."""
-    given = _given()
     _, ep_size, attention_dp = plan
-    busiest = given.busiest_of(256, ep_size)
-    shape = given.MODELS["DeepSeek-R1"], given.MACHINES["8 x H200"]
+    busiest = given().busiest_of(256, ep_size)
+    shape = given().MODELS["DeepSeek-R1"], given().MACHINES["8 x H200"]
     step_s = solution("lab-05").moe_step_s(tokens, context, ep_size, attention_dp, busiest, *shape)
     return 1e3 * step_s
 
@@ -195,12 +182,9 @@ def room(context, plan):
 
 def moe_steps(context=2000):
     """Three splits of DeepSeek-R1 on eight H200s: the step against the tokens in it."""
-    ticks = [(n, str(n)) for n in (16, 64, 256, 1024, 4096)]
-    heights = [(n, str(n)) for n in (10, 20, 50)]
-    plot = Plot(
-        (16, 4096), (8, 50), "tokens in the step", "ms a step, a floor", ticks, heights,
-        True, True, WIDTH, 340,
-    )  # fmt: skip
+    words = ("tokens in the step", "ms a step, a floor")
+    ticks = (16, 64, 256, 1024, 4096), (10, 20, 50)
+    plot = log_plot((16, 4096), (8, 50), *words, *ticks, height=340)
     for series, plan in enumerate(PLANS):
         most = room(context, plan)
         tokens = [n for n in ladder(16, 4096, 2**0.25) if n < most] + [most]

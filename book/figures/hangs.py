@@ -48,15 +48,14 @@ def _box(d, x, y, width, key, entry):
 
 
 def _told(evidence, ranks, key):
-    inside = [
-        number
-        for number, own in enumerate(ranks)
-        for c in own
-        if (c["group"], c["number"]) == key and c["left_s"] is None
-    ]
     group, count = key
-    if inside:
-        others = [rank for rank in evidence["groups"][group] if rank not in inside]
-        absent = " and ".join(map(str, others))
-        return f"{group} {count}: rank {inside[0]} has entered, and rank {absent} never comes."
-    return f"{group} {count}: both ranks enter and leave it."
+    still_inside = (*key, None)
+    inside = [
+        rank
+        for rank, own in enumerate(ranks)
+        if any((c["group"], c["number"], c["left_s"]) == still_inside for c in own)
+    ]
+    if not inside:
+        return f"{group} {count}: both ranks enter and leave it."
+    absent = " and ".join(str(rank) for rank in evidence["groups"][group] if rank not in inside)
+    return f"{group} {count}: rank {inside[0]} has entered, and rank {absent} never comes."

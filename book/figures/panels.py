@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 
-from labkit.svg import Drawing
+from labkit.svg import Drawing, Plot
 
 SPLITS = {"DP": "c4", "TP": "c0", "PP": "c2", "EP": "c3", "CP": "c5"}  # as in theme/lab.css
 WIDTH = 420  # fits a phone without scrolling; text of 13 stays above 11 pixels there
@@ -33,6 +33,12 @@ def panels(
         f'<figure class="lab-figure"><{name} class="panels"{told}>{shown}</{name}>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
+
+
+def log_plot(x_range, y_range, x_label, y_label, xs, ys, height=320) -> Plot:
+    """A plot for a phone; both axes are logarithmic and have ticks at xs and ys."""
+    ticks = [[(n, str(n)) for n in numbers] for numbers in (xs, ys)]
+    return Plot(x_range, y_range, x_label, y_label, *ticks, True, True, WIDTH, height)
 
 
 @contextmanager

@@ -38,6 +38,10 @@ NO_PROSE = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|<[^>]*>", re.S)  # formulas, tag
 TYPED_NUMBER = re.compile(
     r"(?<![\w.{])\d[\d.,]*\s?(?:%|percent|(?:ns|µs|us|ms|[KMGT]i?B(?:/s)?|[KMG]bit/s)\b)"
 )
+TYPED = (
+    "a number typed by hand: {!r}; compute it with {{{{py: ...}}}} or cite it with "
+    "{{{{fact: ... | source}}}}"
+)
 Run = Callable[[str, str, str, int], str]  # kind, source, file, line -> what comes in its place
 
 
@@ -108,15 +112,13 @@ def _run(kind: str, source: str, file: str, line: int, names: dict[str, Any]) ->
 def _check(source: str, names: dict[str, Any]) -> None:
     if eval(source, names):
         return
-    node = ast.parse(source, mode="eval").body
-    sides = ""
-    if isinstance(node, ast.Compare):
-        operands = [ast.unparse(side) for side in (node.left, *node.comparators)]
-        values = [f"{text} = {eval(text, names)!r}" for text in operands]
-        sides = "; ".join(
-            v for v, text in zip(values, operands, strict=True) if v != f"{text} = {text}"
-        )
-    raise BookError(f"this claim is no longer true: {source}" + (f" ({sides})" if sides else ""))
+    claim, sides = ast.parse(source, mode="eval").body, []
+    for side in (claim.left, *claim.comparators) if isinstance(claim, ast.Compare) else ():
+        text = ast.unparse(side)
+        value = repr(eval(text, names))
+        sides += [f"{text} = {value}"] if value != text else []
+    told = f" ({'; '.join(sides)})" if sides else ""
+    raise BookError(f"this claim is no longer true: {source}{told}")
 
 
 # --- composing --------------------------------------------------------------------------------
@@ -150,18 +152,12 @@ def _prose(piece: Prose, run: Run, sources: set[str]) -> str:
 def _expect_no_number(piece: Prose, text: str, offset: int) -> None:
     """What is no directive holds no measured number, and no braces of a directive."""
     rest = DIRECTIVE.sub(_blank, text)
-    typed = TYPED_NUMBER.search(NO_PROSE.sub(_blank, rest))
-    for bad, says in (
-        (re.search(r"\{\{.{0,40}", rest), "cannot read {!r}"),
-        (
-            typed,
-            "a number typed by hand: {!r}; compute it with {{{{py: ...}}}} or cite it with "
-            "{{{{fact: ... | source}}}}",
-        ),
-    ):
-        if bad:
-            line = piece.line_at(offset + bad.start())
-            raise BookError(says.format(bad[0]), piece.file, line)
+    bad, says = re.search(r"\{\{.{0,40}", rest), "cannot read {!r}"
+    if not bad:
+        bad, says = TYPED_NUMBER.search(NO_PROSE.sub(_blank, rest)), TYPED
+    if bad:
+        line = piece.line_at(offset + bad.start())
+        raise BookError(says.format(bad[0]), piece.file, line)
 
 
 def _blank(match: re.Match[str]) -> str:

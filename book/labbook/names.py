@@ -1,19 +1,12 @@
 """The names a chapter's expressions may use."""
 
 import functools
-import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from .amounts import GIB, KIB, MIB, human_bytes, microseconds
 from .cache import Cache
-
-OF_LABS = (  # functions of labs.py
-    "fact facts stub hints task stretch_points task_points claims extra_points tasks_table "
-    "bug_hunt mistakes capture drawing log_lines bill_models gaps model models quote"
-).split()
 
 
 class Names(dict[str, Any]):
@@ -29,29 +22,20 @@ class Names(dict[str, Any]):
 
 
 def chapter_namespace(root: Path, repo: Path, cache: Cache) -> Names:
-    """Fresh names for a chapter."""
+    """Fresh names for a chapter: what amounts.py, guesses.py and labs.py have, and a few more."""
     labs_of = [*repo.glob("phase-*/labs"), *repo.glob("phase-*/labs/capstone")]
     for folder in map(str, (root, repo, *labs_of)):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     import figures
 
-    from . import guesses, labs, screens
+    from . import amounts, guesses, labs, screens
 
     return Names(
+        vars(amounts) | vars(guesses) | vars(labs),
         __name__="__chapter__",
-        table=table,
-        KIB=KIB,
-        MIB=MIB,
-        GIB=GIB,
-        json=json,
-        human_bytes=human_bytes,
-        microseconds=microseconds,
         figures=figures,
         figure=figures.draw,
-        guess=guesses.guess,
-        choose=guesses.choose,
-        **{name: getattr(labs, name) for name in OF_LABS},
         vllm=labs.quotations(),
         screen=functools.partial(screens.screen, cache=cache),
     )

@@ -10,7 +10,7 @@ from labbook.labs import capture, solution
 lab05 = solution("lab-05")
 e = figures.experts
 ring, gathered, exchanged = e.traffic_of_four()
-given = e._given()
+given = e.given()
 r1, mixtral = given.MODELS["DeepSeek-R1"], given.MODELS["Mixtral-8x7B"]
 expert_bytes = 3 * r1["hidden_size"] * r1["expert_ffn"] * r1["expert_weight_bytes"]
 few, many = (lab05.expected_experts(256, 8, n) for n in (8, 512))

@@ -37,13 +37,9 @@ nccl_share = nccl_s / (nccl_s + rest_s)
 of_one, of_floor = nccl_s / (nccl_s + one_gpu), nccl_s / (nccl_s + own)
 pauses = sum(box8["terms"][name] for name in ("gaps", "host", "waits"))
 
-pairs = [
-    figures.tables.two_gpus(*pair)
-    for pair in zip(
-        "H100 H100 H100 A100 L40S".split(), ["NVLink 4", "400 GbE", *3 * ["10 GbE"]], strict=True
-    )
-]
-rows, verdicts, wins = zip(*pairs, strict=True)
+asked = [("H100", "NVLink 4"), ("H100", "400 GbE")]
+asked += [(gpu, "10 GbE") for gpu in ("H100", "A100", "L40S")]
+rows, verdicts, wins = zip(*(figures.tables.two_gpus(*two) for two in asked), strict=True)
 
 at_crossing = lab03.crossover_bytes(8, c_s, a_s, busbw) / (hidden * 2)
 sides = {name: figures.tables.over_ethernet(name) for name in ("llama-3.1-8b", "qwen2.5-72b")}
@@ -62,11 +58,7 @@ each_us = paid_ms / oss_messages * 1e3
 spark = [t * 1e6 for t in lab03.all_reduce_range_s("200 GbE", 2, oss_payload)]
 share_rows = [
     ["messages + one GPU's reading", f"{of_one:.0%}", "nothing: you no longer run one GPU"],
-    [
-        "messages + an eighth of it",
-        f"{of_floor:.0%}",
-        "how far the split itself can still go",
-    ],
+    ["messages + an eighth of it", f"{of_floor:.0%}", "how far the split itself can still go"],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
     [
         f"the same step, by the engine's own kernel ({engine_us:.1f} µs a message), as drawn below",
@@ -84,8 +76,8 @@ recorded = {
 
 
 def planned(name, row):
-    asked = (row["tp_size"], row["batch"], row["context"], name, "h200")
-    return [*figures.times.between_messages(*asked)]
+    run = (row["tp_size"], row["batch"], row["context"], name, "h200")
+    return [*figures.times.between_messages(*run)]
 
 
 beside = [(row, planned(name, row)) for name, found in recorded.items() for row in found]

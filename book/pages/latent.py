@@ -7,7 +7,7 @@ from labbook.labs import solution
 
 lab05 = solution("lab-05")
 e = figures.experts
-given = e._given()
+given = e.given()
 r1 = given.MODELS["DeepSeek-R1"]
 flash = given.MODELS["DeepSeek-V4-Flash"]
 heads, head_dim, latent, rotary = 128, 128, 512, 64

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import io
 import itertools
 import re
@@ -133,36 +132,27 @@ axes = {
     "output": [500],
     "clients": [1, 16, 64, 256],
 }
-read, box_of = functools.cache(models.read), functools.cache(hardware.box)
-best_of = {}
 
 
-def candidates_of(name, gpu, gpus, prompt, output, clients):
-    on = box_of(gpu, max(1, gpus // 8), min(gpus, 8))
-    return plans.evaluate_all(read(name.lower()), on, Load(prompt, output, clients))[0]
+def rates_with(name, gpu, gpus, prompt, output, clients):
+    on = hardware.box(gpu, max(1, gpus // 8), min(gpus, 8))
+    asked = models.read(name.lower()), on, Load(prompt, output, clients)
+    return figures.choice.rates(plans.evaluate_all(*asked)[0])
 
 
-for case in itertools.product(*axes.values()):
-    running = [c for c in candidates_of(*case) if c.times]
-    best_of[case] = running and max(running, key=lambda c: c.times["tokens_per_s"][1])
-
-
-def cell(*case):
-    return best_of[case].name if best_of[case] else "does not fit"
-
-
+rates_in = {case: rates_with(*case) for case in itertools.product(*axes.values())}
+best_of = {c: max(found, key=found.get, default="does not fit") for c, found in rates_in.items()}
+rates_of = {case: max(found.values()) for case, found in rates_in.items() if found}
 table_rows = [
-    [n, *(cell(n, "H100", g, 2000, 500, 64) for g in axes["gpus"])] for n in axes["model"]
+    [n, *(best_of[n, "H100", g, 2000, 500, 64] for g in axes["gpus"])] for n in axes["model"]
 ]
 turned = [
     case
-    for case, found in best_of.items()
-    if found and case[-1] == 1  # and its plan loses more than a tie where there are many clients
+    for case in rates_of
+    if case[-1] == 1  # and its plan loses more than a tie where there are many clients
     for many in [(*case[:-1], axes["clients"][-1])]
-    if figures.choice.rates(candidates_of(*many))[found.name]
-    < 0.95 * best_of[many].times["tokens_per_s"][1]
+    if rates_in[many][best_of[case]] < 0.95 * rates_of[many]
 ]
-rates_of = {c: found.times["tokens_per_s"][1] for c, found in best_of.items() if found}
 small_gain = [
     c for c in rates_of if rates_of.get((*c[:2], 2 * c[2], *c[3:]), 1e9) < 1.5 * rates_of[c]
 ]
@@ -174,7 +164,7 @@ def one_of_each(first, second):
     def case(name, gpu, gpus, prompt, output):
         return f"{name} on {gpus} × {gpu}, {prompt:,} tokens in and {output} out"
 
-    best = ", ".join(f"{n}: {cell(*first[:-1], n)}" for n in axes["clients"])
+    best = ", ".join(f"{n}: {best_of[*first[:-1], n]}" for n in axes["clients"])
     more = (*second[:2], 2 * second[2], *second[3:])
     rates = f"{rates_of[second]:,.0f} tokens/s become {rates_of[more]:,.0f}"
     return (

@@ -115,6 +115,8 @@ def test_there_are_commands_to_try():
     "command",
     [
         "pytest lab-77",
+        "pytest lab-01 -k nothing",
+        "pytest lab-01 --hint nothing",
         "LAB_IMPL=mine pytest lab-01",
         "make no-such-target",
         "python -m labkit.nothing lab-01",
