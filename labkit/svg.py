@@ -133,9 +133,8 @@ def _classes(*names: str) -> str:
 
 def _arrow_head(tail: tuple[float, float], tip: tuple[float, float], stroke: str) -> str:
     angle = math.atan2(tip[1] - tail[1], tip[0] - tail[0])
-    corners = [tip]
-    for side in (2.6, -2.6):
-        corners.append((tip[0] + 9 * math.cos(angle + side), tip[1] + 9 * math.sin(angle + side)))
+    sides = [(math.cos(angle + side), math.sin(angle + side)) for side in (2.6, -2.6)]
+    corners = [tip, *((tip[0] + 9 * x, tip[1] + 9 * y) for x, y in sides)]
     path = " ".join(f"{x:.5g},{y:.5g}" for x, y in corners)
     return f'<polygon class="{stroke}" points="{path}"/>'
 

@@ -92,7 +92,7 @@ def h100_constants(num_ranks=8):
     return solution("lab-03").calibrate([*tiny, (num_ranks, *measured("H100", num_ranks)[-1])])
 
 
-def roofline(weight_bytes=15.01e9, num_layers=32, hidden_size=4096):
+def roofline(weight_bytes=15.01e9):
     """A step of an 8B model against its tokens: flat while it reads, rising while it multiplies."""
     lab03 = solution("lab-03")
     gpu, (memory, flops) = lab03.GPUS["H100"], achieved("H100")
@@ -105,7 +105,7 @@ def roofline(weight_bytes=15.01e9, num_layers=32, hidden_size=4096):
     xs = sorted({round(x) for x in ladder(1, 4096, 1.15)})
 
     def bill(tokens):
-        messages, payload = lab03.step_messages(num_layers, tokens, hidden_size, 2)
+        messages, payload = messages_of(tokens)
         return messages * lab03.ring_all_reduce_s(8, payload, *middle(gpu["link"]))
 
     one = [lab03.step_s(weight_bytes, 1, memory, x, flops) for x in xs]

@@ -238,21 +238,22 @@ def caches():
     return panels([(tp, alts[0]), (dp, alts[1])], caption)
 
 
+SIZES = np.exp([1.0, 2.5, 0.5, 1.5, 0.7, 2.0])  # exp of six positions' scores, of `joined`
+
+
 def joined():
     """Two ranks' parts of one softmax: sums of exp(score), each rank's own, and both."""
-    scores = np.array([1.0, 2.5, 0.5, 1.5, 0.7, 2.0])
-    sizes = np.exp(scores)
     d = Drawing(WIDTH, 226)
-    scale = 380 / sizes.sum()
+    scale = 380 / SIZES.sum()
     for row, (label, chosen) in enumerate(
         (("rank 0", [0, 2, 4]), ("rank 1", [1, 3, 5]), ("both", range(6)))
     ):
         y, x = 20 + 66 * row, 14.0
-        total = sizes[list(chosen)].sum()
-        share = f", weight {total / sizes.sum():.2f}" if row < 2 else ""
+        total = SIZES[list(chosen)].sum()
+        share = f", weight {total / SIZES.sum():.2f}" if row < 2 else ""
         d.text(14, y, f"{label}: sum {total:.2f}, lse {math.log(total):.2f}{share}", "fg", "start")
         for position in sorted(chosen, key=lambda n: (n % 2, n)):
-            width = sizes[position] * scale
+            width = SIZES[position] * scale
             d.rect(x, y + 10, width, 30, SERIES[position % 2], "edge")
             if width > 18:
                 d.text(x + width / 2, y + 30, str(position), "bg", size=13, extra="bold")
@@ -272,5 +273,4 @@ def joined():
 
 def join_weights():
     """(weight of rank 0, of rank 1) in `joined`."""
-    sizes = np.exp(np.array([1.0, 2.5, 0.5, 1.5, 0.7, 2.0]))
-    return sizes[0::2].sum() / sizes.sum(), sizes[1::2].sum() / sizes.sum()
+    return SIZES[0::2].sum() / SIZES.sum(), SIZES[1::2].sum() / SIZES.sum()

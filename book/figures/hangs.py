@@ -49,12 +49,8 @@ def _box(d, x, y, width, key, entry):
 
 def _told(evidence, ranks, key):
     group, count = key
-    still_inside = (*key, None)
-    inside = [
-        rank
-        for rank, own in enumerate(ranks)
-        if any((c["group"], c["number"], c["left_s"]) == still_inside for c in own)
-    ]
+    calls = [{(c["group"], c["number"]): c["left_s"] for c in own} for own in ranks]
+    inside = [rank for rank, left_s in enumerate(calls) if left_s.get(key, 0) is None]
     if not inside:
         return f"{group} {count}: both ranks enter and leave it."
     absent = " and ".join(str(rank) for rank in evidence["groups"][group] if rank not in inside)

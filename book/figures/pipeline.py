@@ -92,16 +92,11 @@ def _zbv(p, m):
 def decode_loop(p=4, flights=(1, 2, 4), ticks=10):
     """Decoding goes round, tick by tick: with fewer microbatches than stages, stages idle."""
     drawings = [_round_trips(p, in_flight, ticks) for in_flight in flights]
-    working = [[sum((t - s) % p < n and t >= s for s in range(p)) for n in flights]
-               for t in range(ticks)]  # fmt: skip
-    says = [
-        f"Tick {t} of {ticks - 1}. Stages at work: "
-        + ", ".join(
-            f"{busy} of {p} with {n} in flight" for busy, n in zip(row, flights, strict=True)
-        )
-        + "."
-        for t, row in enumerate(working)
-    ]
+    says = []
+    for t in range(ticks):
+        busy = {n: sum(_works_on(t, s, p, n) is not None for s in range(p)) for n in flights}
+        told = ", ".join(f"{busy[n]} of {p} with {n} in flight" for n in flights)
+        says.append(f"Tick {t} of {ticks - 1}. Stages at work: {told}.")
     return panels(
         drawings,
         "Decoding: the number is the microbatch, which enters stage 0 again only after it has left "
@@ -109,6 +104,12 @@ def decode_loop(p=4, flights=(1, 2, 4), ticks=10):
         says,
         start=p,  # the first microbatch is back on stage 0, and the grids differ
     )
+
+
+def _works_on(tick, stage, p, in_flight):
+    """The microbatch on a stage in a tick, when decoding goes round; None while it idles."""
+    number = (tick - stage) % p
+    return number if tick >= stage and number < in_flight else None
 
 
 def _round_trips(p, in_flight, ticks, size=22):
@@ -126,13 +127,7 @@ def _round_trips(p, in_flight, ticks, size=22):
     back = [(spots[-1] + box / 2, 69), (spots[-1] + box / 2, 92), (spots[0] + box / 2, 92)]
     d.line([*back, (spots[0] + box / 2, 71)], "muted", "arrow")
     d.text((back[0][0] + back[2][0]) / 2, 86, "its next token begins", "muted", size=12)
-    rows, busy = [[] for _ in range(p)], 0
-    for t in range(ticks):
-        for stage, row in enumerate(rows):
-            number = (t - stage) % p
-            works = t >= stage and number < in_flight
-            busy += works and t >= p
-            row.append(number if works else None)
+    rows = [[_works_on(t, stage, p, in_flight) for t in range(ticks)] for stage in range(p)]
     for stage in range(p):
         d.text(left - 8, top + (stage + 0.66) * size, f"stage {stage}", "muted", "end", 12)
     for t in range(ticks):
@@ -148,7 +143,8 @@ def _round_trips(p, in_flight, ticks, size=22):
                 if row[t] is not None:
                     d.rect(x, 44, box, 24, SERIES[row[t]], "edge", 5)
                     d.text(x + box / 2, 61, str(row[t]), "bg", size=13, extra="bold")
-    share = busy / (p * (ticks - p))
+    full = [cell is not None for row in rows for cell in row[p:]]
+    share = sum(full) / len(full)
     return d, f"{p} stages, {in_flight} in flight: {share:.0%} of the cells work once full."
 
 

@@ -16,8 +16,7 @@ from labkit.mistakes import read_bank
 from labkit.starters import derive
 from labkit.tasks import Task, hints_of, tasks_of
 
-from .markdown import BookError, pick
-from .names import table
+from .markdown import BookError, pick, table
 
 
 def lab(prefix: str) -> Lab:
@@ -247,13 +246,10 @@ def proper_name(name: str) -> str:
 
 def models() -> dict[str, dict[str, Any]]:
     """Every recorded config that is a plain dense model, by name."""
-    found = {}
-    for file in sorted((lab("lab-02").path / "configs").glob("*.json")):
-        shape = model(file.stem)
-        plain = not (shape["opt"] or shape["num_experts"] or shape["tied"] or shape["qk_norm"])
-        if plain and not (shape["qkv_bias"] or shape["mlp_bias"]):
-            found[file.stem] = shape
-    return found
+    special = ("opt", "num_experts", "tied", "qk_norm", "qkv_bias", "mlp_bias")
+    files = sorted((lab("lab-02").path / "configs").glob("*.json"))
+    shapes = {file.stem: model(file.stem) for file in files}
+    return {name: s for name, s in shapes.items() if not any(s[key] for key in special)}
 
 
 def extra_points(prefix: str) -> int:
@@ -273,7 +269,7 @@ def read_bytes(name: str) -> int:
     """Bytes of weights that a token reads: all but the input embedding, of which it needs a row."""
     shape = model(name)
     embedding = shape["vocab_size"] * shape["hidden_size"] * shape["dtype_bytes"]
-    return int(solution("lab-02").rank_weights(shape, 1)["parameters_bytes"] - embedding)
+    return solution("lab-02").rank_weights(shape, 1)["parameters_bytes"] - embedding
 
 
 def bill_models() -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Split a chapter into prose and fenced code, keeping every piece's place in its file."""
+"""A chapter as prose and fenced code, every piece with its place in its file; and a table."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -95,3 +95,11 @@ def outside_code(text: str, change: Callable[[str, int], str]) -> str:
         position = span.end()
     out.append(change(text[position:], position))
     return "".join(out)
+
+
+def table(header: list[str], rows: list[list[Any]], align: str = "") -> str:
+    """A Markdown table; align has one of l, r, c per column."""
+    marks = {"l": "---", "r": "--:", "c": ":-:"}
+    rule = [marks[letter] for letter in align or "l" * len(header)]
+    lines: list[list[Any]] = [header, rule, *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

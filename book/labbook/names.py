@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import amounts, guesses, labs, screens
 from .cache import Cache
 
 
@@ -16,9 +17,7 @@ class Names(dict[str, Any]):
         found = re.fullmatch(r"(?:lab(\d\d)|capstone)", name)
         if not found:
             raise KeyError(name)
-        from .labs import solution
-
-        return self.setdefault(name, solution(f"lab-{found[1]}" if found[1] else name))
+        return self.setdefault(name, labs.solution(f"lab-{found[1]}" if found[1] else name))
 
 
 def chapter_namespace(root: Path, repo: Path, cache: Cache) -> Names:
@@ -29,8 +28,6 @@ def chapter_namespace(root: Path, repo: Path, cache: Cache) -> Names:
             sys.path.insert(0, folder)
     import figures
 
-    from . import amounts, guesses, labs, screens
-
     return Names(
         vars(amounts) | vars(guesses) | vars(labs),
         __name__="__chapter__",
@@ -39,11 +36,3 @@ def chapter_namespace(root: Path, repo: Path, cache: Cache) -> Names:
         vllm=labs.quotations(),
         screen=functools.partial(screens.screen, cache=cache),
     )
-
-
-def table(header: list[str], rows: list[list[Any]], align: str = "") -> str:
-    """A Markdown table; align has one of l, r, c per column."""
-    marks = {"l": "---", "r": "--:", "c": ":-:"}
-    rule = [marks[letter] for letter in align or "l" * len(header)]
-    lines: list[list[Any]] = [header, rule, *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from labkit.loading import ROOT
-from labkit.mistakes import load_bank
 from labkit.starters import copy_course, plant
 
 from .cache import Cache, fingerprint
-from .labs import lab
+from .labs import lab, mistakes
 from .markdown import BookError, pick
 
 # A laptop with numpy only: what needs Torch or vLLM is "not run here", wherever this runs.
@@ -51,12 +50,10 @@ def _capture(this: Any, which: str, command: str, select: str, mistake: str, lin
     with tempfile.TemporaryDirectory(prefix="labbook-") as folder:
         (copy,) = copy_course(Path(folder), this)
         if mistake:
-            known = {one.name: one for one in load_bank(copy).mistakes}
-            plant(copy, pick(known, mistake, "mistake").source)
+            plant(copy, pick(mistakes(this.prefix), mistake, "mistake").source)
         if lines:
             fill_first_gap(copy.file("starter"), lines)
-        options = ["-p", "no:cacheprovider", "-p", "no:xdist"]
-        options += select.split()
+        options = ["-p", "no:cacheprovider", "-p", "no:xdist", *select.split()]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", this.prefix, *options],
             cwd=folder,

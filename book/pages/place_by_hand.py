@@ -5,7 +5,7 @@ import re
 
 import figures
 from labbook.labs import solution
-from labbook.names import table
+from labbook.markdown import table
 from planner import hardware, memory, models, plans, timing
 from planner.timing import Load
 

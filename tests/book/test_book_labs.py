@@ -4,8 +4,7 @@ import pytest
 from labbook import labs, screens
 from labbook.amounts import human_bytes, microseconds
 from labbook.cache import Cache
-from labbook.markdown import BookError
-from labbook.names import table
+from labbook.markdown import BookError, table
 
 pytestmark = pytest.mark.timeout(120)
 LABS = ("lab-01", "lab-02", "lab-03", "lab-04", "lab-05")
