@@ -40,25 +40,24 @@ CONSTANTS = {
 # while the GPU works; step_us, sequence_us: scheduling and sampling, per step and per sequence.
 # reserved_output: the part of an answer's cache that is kept free from the start. of_free: its
 # utilization is a part of what weights and the rest leave (TensorRT-LLM), not of all memory (vLLM).
-_GRAPHS = {
+_VLLM = {
     "layer_us": [15, 40, 90],
     "experts_us": [10, 30, 90],
     "launch_us": 0,
     "step_us": [400, 1200, 4000],
     "sequence_us": [2, 8, 25],
+    "reserved_output": 0.5,
+    "of_free": False,
 }
 ENGINES = {
-    "vllm": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
-    "vllm-0.5": _GRAPHS
-    | {"step_us": [2800, 5500, 10000], "sequence_us": [55, 110, 200]}
-    | {"reserved_output": 0.5, "of_free": False},
-    "vllm-eager": _GRAPHS
-    | {"launch_us": [100, 200, 350], "reserved_output": 0.5, "of_free": False},
-    "sglang": _GRAPHS | {"reserved_output": 0.5, "of_free": False},
+    "vllm": _VLLM,
+    "vllm-0.5": _VLLM | {"step_us": [2800, 5500, 10000], "sequence_us": [55, 110, 200]},
+    "vllm-eager": _VLLM | {"launch_us": [100, 200, 350]},
+    "sglang": _VLLM,
     # TensorRT plans one buffer that tensors share; its runtime captures no graphs unless asked to,
     # which the PyTorch back end of TensorRT-LLM 1.x does by default
     # (NVIDIA/TensorRT-LLM docs/source/reference/memory.md, useful-runtime-flags.md)
-    "trtllm": _GRAPHS
+    "trtllm": _VLLM
     | {"activations": [0.4, 0.6, 1.2], "graphs_gb": [0.02, 0.1, 0.5]}
     | {"reserved_output": 1.0, "of_free": True},
 }
@@ -98,7 +97,7 @@ class Fixed:
 
     def __init__(self, box, mood):
         self.box, self.mood = box, mood
-        self._messages = {}
+        self.all_reduce_s = cache(self._all_reduce_s)  # stages and layers ask the same again
 
     def __getitem__(self, name):
         return between(self.box.constants[name], self.mood)
@@ -113,21 +112,16 @@ class Fixed:
     def attention_flops_per_s(self):
         return self["attention_share"] * self.box.flops(16) / self.box.scale
 
-    def all_reduce_s(self, ranks, payload_bytes):
+    def _all_reduce_s(self, ranks, payload_bytes):
         """The fastest all-reduce over ranks that fill nodes in order; 0.0 for one rank."""
         if ranks == 1:
             return 0.0
-        key = (ranks, payload_bytes)
-        if key not in self._messages:
-            self._messages[key] = self._all_reduce_s(*key) * self.box.scale
-        return self._messages[key]
-
-    def _all_reduce_s(self, ranks, payload_bytes):
-        if ranks <= self.box.gpus_per_node and self.box.link["kernel_us"]:
-            kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
-            line = self.line(self.box.link, ranks)
-            return labs.bill().fastest_all_reduce(ranks, payload_bytes, kernel, *line)[1]
-        return self._ring_s(ranks, payload_bytes)
+        if ranks > self.box.gpus_per_node or not self.box.link["kernel_us"]:
+            return self._ring_s(ranks, payload_bytes) * self.box.scale
+        kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
+        line = self.line(self.box.link, ranks)
+        fastest = labs.bill().fastest_all_reduce(ranks, payload_bytes, kernel, *line)
+        return fastest[1] * self.box.scale
 
     def _ring_s(self, ranks, payload_bytes, share=1.0):
         """`share` is the part of the bus bandwidth inside a node that the ring reaches."""
@@ -173,13 +167,18 @@ class Fixed:
 
     def line(self, link, ranks):
         """(c, a, bus bandwidth) of a link for so many ranks: lab 03's line, in SI units."""
-        measured = {int(p): between(v, self.mood) * 1e9 for p, v in link["busbw_gb_per_s"].items()}
-        c, a = (between(link[name], self.mood) * 1e-6 for name in ("c_us", "a_us"))
-        return c, a, labs.bill().busbw_at(ranks, measured)
+        now = between(link, self.mood)
+        measured = {int(p): speed * 1e9 for p, speed in now["busbw_gb_per_s"].items()}
+        return now["c_us"] * 1e-6, now["a_us"] * 1e-6, labs.bill().busbw_at(ranks, measured)
 
 
 def between(interval, mood):
-    """[best, typical, worst] at a mood; straight lines in the logarithm, on beyond both ends."""
+    """[best, typical, worst] at a mood; straight lines in the logarithm, on beyond both ends.
+
+    Of an object, each interval in it; what is no interval stays.
+    """
+    if isinstance(interval, dict):
+        return {name: between(value, mood) for name, value in interval.items()}
     if not isinstance(interval, list):
         return interval
     if mood in (0.0, 0.5, 1.0):
@@ -230,7 +229,7 @@ def box(gpu, nodes=1, gpus_per_node=None, link=None, network="400 GbE", engine="
             raise ValueError(f"{role} {name!r} is none of {', '.join(links)}")
         found = name if isinstance(name, dict) else links[name]
         overrides.check(role, found, overrides.LINK, overrides.LINK_MAY)
-        chosen[role] = {"kernel_us": None} | found
+        chosen[role] = {name: found.get(name) for name in ("kernel_us", *overrides.LINK)}
     return Box(
         gpu=row.get("name", gpu),
         reported_bytes=int(row["reported_mib"] * MIB),
@@ -270,7 +269,6 @@ def measured_link(path):
     least = fits[min(fits, key=int)]
     tiny = 1e-9  # a fit may find no launch time at all
     return {
-        "kind": "measured",
         "kernel_us": None,
         "c_us": max(least["c_s"], tiny) * 1e6,
         "a_us": max(least["a_s"], tiny) * 1e6,
@@ -305,15 +303,11 @@ def fixed_at(box, mood, width=2 * ORDINARY):
     """A box whose typical mood is `mood`; best and worst stand `width` of the old interval away."""
 
     def narrow(value):
+        if isinstance(value, dict):
+            return {name: narrow(inner) for name, inner in value.items()}
         if not isinstance(value, list):
             return value
         return [between(value, mood + step) for step in (-width / 2, 0.0, width / 2)]
 
-    def narrow_link(link):
-        speeds = {ranks: narrow(speed) for ranks, speed in link["busbw_gb_per_s"].items()}
-        names = ("kernel_us", "c_us", "a_us")
-        return link | {name: narrow(link[name]) for name in names} | {"busbw_gb_per_s": speeds}
-
-    constants = {name: narrow(value) for name, value in box.constants.items()}
-    links = {"link": narrow_link(box.link), "network": narrow_link(box.network)}
-    return replace(box, constants=constants, **links)
+    uncertain = ("constants", "link", "network")
+    return replace(box, **{name: narrow(getattr(box, name)) for name in uncertain})

@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 
 from planner import labs
 
@@ -65,9 +67,6 @@ class Rank:
         return self.always_bytes + self.experts_bytes + self.table_bytes
 
 
-_ranks = {}
-
-
 def different_ranks(model, plan):
     """One Rank for all pipeline stages that are equal."""
     return list(dict.fromkeys(ranks(model, plan)))
@@ -75,16 +74,15 @@ def different_ranks(model, plan):
 
 def ranks(model, plan):
     """One Rank per pipeline stage. ValueError where the learner's rank_shape refuses the split."""
-    key = (id(model), plan.tp_size, plan.pp_size, plan.ep_size)
-    if key not in _ranks:
-        _ranks[key] = (_cut(model, plan), model)  # the model stays alive: its id is the key
-    return _ranks[key][0]
+    return _cut(model, Plan(1, plan.tp_size, plan.pp_size, plan.ep_size))
 
 
+@cache
 def _cut(model, plan):
-    ledger = labs.ledger()
-    counts = ledger.stage_layers(model.num_layers, plan.pp_size)
-    cut, made, stages, first = {}, {}, [], 0
+    counts = labs.ledger().stage_layers(model.num_layers, plan.pp_size)
+    cut = {id(layer): layer for layer in model.layers}  # equal layers are one list
+    cut = {key: _sizes(model, layer, plan) for key, layer in cut.items()}
+    made, stages, first = {}, [], 0
     where = {0: ("first", "both"), plan.pp_size - 1: ("last", "both")}
     if plan.pp_size == 1:
         where = {0: ("first", "both", "last")}
@@ -96,10 +94,7 @@ def _cut(model, plan):
         if stages[-1] is not rank:
             continue
         for number in rank.layers:
-            layer = model.layers[number]
-            if id(layer) not in cut:
-                cut[id(layer)] = _sizes(model, layer, plan)
-            _add(rank, cut[id(layer)])
+            _add(rank, cut[id(model.layers[number])])
             if model.attention[number] != "state":
                 rank.attention_width += _attention_width(model) / plan.tp_size
         outside = [entry for entry in model.outside if entry["where"] in where.get(stage, ())]
@@ -170,7 +165,7 @@ def other_bytes(model, plan, fixed, batched_tokens, sequences):
 def verdicts(model, plan, fixed, load):
     """The capstone's memory_verdicts of the stage with the least room, with what it was given."""
     other = other_bytes(model, plan, fixed, load.batched_tokens, load.max_seqs)
-    tightest, longest = None, load.max_model_len or model.max_positions
+    stages, longest = [], load.max_model_len or model.max_positions
     for rank in different_ranks(model, plan):
         weights = weights_bytes(model, plan, rank)
         layers = model.kv_layers(rank.layers, load.kv_bytes, load.batched_tokens)
@@ -191,11 +186,9 @@ def verdicts(model, plan, fixed, load):
         if plan.dcp_size > 1:
             together = found["longest_context"] * plan.dcp_size
             found["longest_context"] = min(together, longest)
-        found |= {"weights_bytes": weights, "other": other, "layers": layers, "rank": rank}
-        room = found["longest_context"], found["kv_bytes"]
-        if tightest is None or room < tightest[0]:
-            tightest = room, found
-    return tightest[1]
+        given = {"weights_bytes": weights, "other": other, "layers": layers, "rank": rank}
+        stages.append(found | given)
+    return min(stages, key=itemgetter("longest_context", "kv_bytes"))
 
 
 def weights_bytes(model, plan, rank):

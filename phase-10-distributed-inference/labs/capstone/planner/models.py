@@ -78,7 +78,6 @@ class Model:
     """What a config says, refused or understood. Widths in elements; eq by identity, for caches."""
 
     name: str
-    architecture: str
     config: dict
     num_layers: int
     hidden_size: int
@@ -152,7 +151,7 @@ class Model:
         block = self.quantisation.block
         widths = {"intermediate_size": (self.config.get("intermediate_size") or 0, block)}
         if self.num_experts:
-            widths = {"moe_intermediate_size": (self.expert_ffn, block if block > 1 else 1)}
+            widths = {"moe_intermediate_size": (self.expert_ffn, block)}
             if not all(self.experts_in):
                 widths["intermediate_size"] = (self.config["intermediate_size"], block)
         return {
@@ -164,7 +163,7 @@ class Model:
         }
 
 
-def read(source, quant=None, max_model_len=None):
+def read(source, quant=None):
     """The Model of a shipped name, a config.json or a folder that holds one.
 
     ValueError in one sentence when there is none, or something in it is not understood.
@@ -198,21 +197,20 @@ def shipped_names():
 
 def understand(outer, name, quant=None, exact_bytes=None):
     """The Model of a parsed config.json. ValueError: something in it is not understood."""
-    config, canonical, notes = _of_the_text(outer)
-    traits = ARCHITECTURES[canonical]
+    config, traits, notes = _of_the_text(outer)
     _check_sizes(config, traits)
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     experts = config.get(traits["experts"]) or 0 if "experts" in traits else 0
-    expert_ffn = (config.get("moe_intermediate_size") or config["intermediate_size"]) * bool(
-        experts
-    )
-    shared = config.get("n_shared_experts") or 0
-    shared_ffn = config.get("shared_expert_intermediate_size") or shared * expert_ffn
+    expert_ffn = top_k = shared_ffn = 0
+    if experts:
+        expert_ffn = config.get("moe_intermediate_size") or config["intermediate_size"]
+        shared_ffn = (config.get("n_shared_experts") or 0) * expert_ffn
+        shared_ffn = config.get("shared_expert_intermediate_size") or shared_ffn
+        top_k = config["num_experts_per_tok"]
     if config.get("head_dim") is None and not traits.get("latent") and hidden % heads:
         raise ValueError(f"hidden_size={hidden} is no multiple of num_attention_heads={heads}")
     return Model(
         name=name,
-        architecture=canonical,
         config=config,
         num_layers=config["num_hidden_layers"],
         hidden_size=hidden,
@@ -224,12 +222,12 @@ def understand(outer, name, quant=None, exact_bytes=None):
         dtype_bytes=_dtype_bytes(config),
         tied=bool(config.get("tie_word_embeddings", traits.get("tied", False))),
         num_experts=experts,
-        top_k=(config.get("num_experts_per_tok") or 0) * bool(experts),
+        top_k=top_k,
         expert_ffn=expert_ffn,
-        shared_ffn=shared_ffn * bool(experts),
+        shared_ffn=shared_ffn,
         attention=_attention_kinds(config, traits),
         experts_in=_layers_with_experts(config, experts),
-        quantisation=quantisation.understand(config, quant, canonical),
+        quantisation=quantisation.understand(config, quant),
         notes=tuple(notes),
         exact_bytes=exact_bytes,
         traits=traits,
@@ -237,7 +235,7 @@ def understand(outer, name, quant=None, exact_bytes=None):
 
 
 def _of_the_text(outer):
-    """(the config of the language model, its architecture, notes on what is not counted)."""
+    """(the language model's config, traits of its architecture, notes on what is not counted)."""
     config, notes = dict(outer), []
     architecture = (outer.get("architectures") or ["none"])[0]
     if "text_config" in outer:
@@ -254,7 +252,7 @@ def _of_the_text(outer):
     for refused, why in REFUSED.items():
         if config.get(refused):
             raise ValueError(f"config.json has {refused}: {why}, which this planner does not model")
-    return config, canonical, notes
+    return config, ARCHITECTURES[canonical], notes
 
 
 def _check_sizes(config, traits):
@@ -282,7 +280,7 @@ def _dtype_bytes(config):
     dtype = dtype.removeprefix("torch.")
     if dtype not in DTYPES:
         raise ValueError(f"config.json: dtype {dtype!r} is none of {', '.join(DTYPES)}")
-    return 2 if dtype in ("float32", "float") and config.get("_serve_half") else DTYPES[dtype]
+    return DTYPES[dtype]
 
 
 def _attention_kinds(config, traits):

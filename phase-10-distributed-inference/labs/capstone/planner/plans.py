@@ -157,8 +157,6 @@ def deciding(model, box, load, first, second):
     for name in MEASUREMENTS:
         for mood in (hardware.BEST, hardware.WORST):
             changed = _with_one(box, name, mood)
-            if changed is None:
-                continue
             rates = [_per_gpu(model, changed, plan, load) for plan in (first, second)]
             if rates[1] > rates[0]:
                 word = "best" if mood == hardware.BEST else "worst"
@@ -172,15 +170,11 @@ def _per_gpu(model, box, plan, load):
 
 
 def _with_one(box, name, mood):
-    """The box with one constant (or link) at its best or worst end; None: no interval."""
+    """The box with one constant (or link) at its best or worst end."""
     if name in ("link", "network"):
-        link = getattr(box, name)
-        speeds = {ranks: hardware.between(v, mood) for ranks, v in link["busbw_gb_per_s"].items()}
-        ends = {key: hardware.between(link[key], mood) for key in ("kernel_us", "c_us", "a_us")}
-        return replace(box, **{name: link | ends | {"busbw_gb_per_s": speeds}})
-    if not isinstance(box.constants.get(name), list):
-        return None
-    return replace(box, constants=box.constants | {name: box.constants[name][int(2 * mood)]})
+        return replace(box, **{name: hardware.between(getattr(box, name), mood)})
+    end = hardware.between(box.constants[name], mood)
+    return replace(box, constants=box.constants | {name: end})
 
 
 def turning_concurrency(model, box, load, first, second):

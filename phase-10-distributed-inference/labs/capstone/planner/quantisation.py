@@ -8,7 +8,6 @@ import fnmatch
 import json
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 
@@ -26,30 +25,20 @@ class Quantisation:
 
     def bytes_of(self, entry, dtype_bytes):
         """Bytes per element of a parameter, whose name is vLLM's fused one."""
-        quantised = self.element_bytes and len(entry["shape"]) > 1 and self._linear(entry["name"])
-        return self.element_bytes if quantised else dtype_bytes
-
-    def _linear(self, name):
-        name = name.removesuffix(".weight")
-        if name.endswith(self.kept):
-            return False
-        if self.experts_only and ".experts." not in name:
-            return False
-        return not self.ignored or not _named(name, self.ignored)
+        name = entry["name"].removesuffix(".weight")
+        as_it_was = (
+            self.element_bytes is None
+            or len(entry["shape"]) == 1
+            or name.endswith(self.kept)
+            or (self.experts_only and ".experts." not in name)
+            or _named(name, self.ignored)
+        )
+        return dtype_bytes if as_it_was else self.element_bytes
 
     def key(self, layer):
         """What tells apart layers of one kind: how the ignore list treats them."""
-        if not self.ignored or not self._numbered:
-            return ()
         parts = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.experts.w13")
         return tuple(_named(f"model.layers.{layer}.{part}", self.ignored) for part in parts)
-
-    @cached_property
-    def _numbered(self):
-        return any(
-            re.search(r"layers\.\d", pattern) or "*" in pattern or pattern[:3] == "re:"
-            for pattern in self.ignored
-        )
 
 
 # Names people type after --quant. (bytes per element, compute bits, block)
@@ -77,27 +66,26 @@ FUSED = {  # vLLM's name: what a checkpoint may call one of its parts
 
 
 def _named(name, patterns):
-    """Whether an ignore list names a module: an exact name, a wildcard, `re:...`, a part."""
+    """Whether an ignore list names a module, or a part of one that vLLM fuses."""
     names = [name]
     for fused, parts in FUSED.items():
         if name.endswith(fused):
             names = [name[: -len(fused)] + part for part in parts]
-    for pattern in patterns:
-        for candidate in names:
-            if pattern.startswith("re:"):
-                hit = re.match(pattern[3:], candidate)
-            elif "*" in pattern:
-                hit = fnmatch.fnmatch(candidate, pattern)
-            elif pattern.startswith("model."):
-                hit = candidate == pattern or candidate.startswith(pattern + ".")
-            else:
-                hit = f".{pattern}." in f".{candidate}." or pattern in candidate.split(".")
-            if hit:
-                return True
-    return False
+    return any(_meets(one, pattern) for pattern in patterns for one in names)
 
 
-def understand(config, asked, architecture):
+def _meets(name, pattern):
+    """Whether a pattern of an ignore list, `re:...`, a wildcard, a name or a part, is this name."""
+    if pattern.startswith("re:"):
+        return re.match(pattern[3:], name)
+    if "*" in pattern:
+        return fnmatch.fnmatch(name, pattern)
+    if pattern.startswith("model."):
+        return f"{name}.".startswith(f"{pattern}.")
+    return f".{pattern}." in f".{name}."
+
+
+def understand(config, asked):
     """The Quantisation of a config, or the one asked for by name. ValueError: not understood."""
     if asked:
         if asked not in NAMED:
