@@ -17,6 +17,7 @@ from pathlib import Path
 
 from live import run
 from live.model import tiny_llama, write_model
+from live.yours import said
 
 from labkit.loading import answered_by, load_chosen, run_program
 
@@ -107,16 +108,12 @@ def page(measured, log, lab):
         f"  {what:28}{counted:16,}{predicted:16,}{counted - predicted:10,}",
         f"  {'a first pool of TP=2':28}{'':16}{halves:16,}  from each of its ranks, by arithmetic",
         "",
-        f"{_said(same)}  token ids equal: {NUM_TOKENS} in one engine, 1 + {NUM_TOKENS - 1} in two",
-        f"{_said(agrees)}  as many bytes as kv_bytes_per_token says"
+        f"{said(same)}  token ids equal: {NUM_TOKENS} in one engine, 1 + {NUM_TOKENS - 1} in two",
+        f"{said(agrees)}  as many bytes as kv_bytes_per_token says"
         + ("" if agrees else f": yours {predicted:,}, live {counted:,}"),
-        f"{_said(told)}  the second engine's log says that it was given {crossed:,} tokens",
+        f"{said(told)}  the second engine's log says that it was given {crossed:,} tokens",
     ]
     return lines, same and agrees and told
-
-
-def _said(agrees):
-    return "  yes" if agrees else "  NO "
 
 
 def main(arguments=None):

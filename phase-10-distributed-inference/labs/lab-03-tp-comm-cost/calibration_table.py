@@ -63,8 +63,9 @@ def held_out_errors(lab, table, protocols):
 
 
 def medians(groups):
-    """Median |error| per class, in percent, pooled over several {class: errors}."""
-    return [100 * median(abs(e) for group in groups for e in group[name]) for name in CLASSES]
+    """Median |error| per class, in percent, pooled over several {class: errors}; None: no row."""
+    pooled = [[abs(e) for group in groups for e in group[name]] for name in CLASSES]
+    return [100 * median(errors) if errors else None for errors in pooled]
 
 
 def leave_one_out(lab, data):
@@ -135,9 +136,8 @@ def figure(lab, data, gpu):
 
 
 def errors_text(title, groups):
-    """A row of the table: medians of pooled {class: errors}, "-" where there are none."""
-    pooled = [[abs(e) for group in groups for e in group[name]] for name in CLASSES]
-    return [title, *(f"{100 * median(errors):.1f}" if errors else "-" for errors in pooled)]
+    """A row of the table, "-" where there is nothing."""
+    return [title, *("-" if middle is None else f"{middle:.1f}" for middle in medians(groups))]
 
 
 def print_errors(lab, data):

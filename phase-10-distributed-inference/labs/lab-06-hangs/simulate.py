@@ -141,8 +141,7 @@ class Run:
                 self.now_s[rank] += action
                 continue
             group, operation, shape, dtype = action
-            own = [c["number"] for c in self.listed[rank] if c["group"] == group]
-            number = len(own)
+            number = sum(one["group"] == group for one in self.listed[rank])
             entry = {"group": group, "number": number, "operation": operation}
             entry |= {"shape": list(shape), "dtype": dtype}
             entry |= {"entered_s": round(self.now_s[rank], 5), "left_s": None}
@@ -160,12 +159,11 @@ class Run:
         if len({(e["operation"], tuple(e["shape"]), e["dtype"]) for e in here.values()}) > 1:
             return
         end_s = max(entry["entered_s"] for entry in here.values()) + TRANSFER_S
-        for rank, entry in self.waiting[group, number].items():  # a moment apart
+        for rank, entry in here.items():  # a moment apart
             entry["left_s"] = round(end_s + 0.01 * self.chance.random(), 5)
             self.left[rank, group] = number
             self.now_s[rank], self.doing[rank] = entry["left_s"], "serving"
-        if all(entry["left_s"] for entry in here.values()):
-            self.done.append(self.waiting.pop((group, number)))
+        self.done.append(self.waiting.pop((group, number)))
 
     def _forget_what_came_after(self, look_s):
         """A run that goes on is seen as it stands at the second look."""

@@ -10,6 +10,8 @@ import json
 import sys
 from pathlib import Path
 
+import probe
+
 
 def start_engine(arguments, extension):
     """LLM(...) whose workers carry the methods of the class named `extension` (module.Class)."""
@@ -24,23 +26,15 @@ def start_engine(arguments, extension):
 
 
 def report(job):
-    from vllm import SamplingParams
-
     llm = start_engine(job["engine"], "probe.Probe")
     ranks = llm.collective_rpc("probe_report")
     llm.collective_rpc("probe_count")
-    sampling = SamplingParams(
-        temperature=0, max_tokens=job["num_tokens"], ignore_eos=True, detokenize=False
-    )
-    prompt = {"prompt_token_ids": job["prompts"][0]}
+    prompt, sampling = {"prompt_token_ids": job["prompts"][0]}, probe.greedy(job["num_tokens"])
     tokens = list(llm.generate([prompt], sampling, use_tqdm=False)[0].outputs[0].token_ids)
     for rank, made in zip(ranks, llm.collective_rpc("probe_calls_so_far"), strict=True):
         rank |= {"tokens": tokens, "calls": made}
     cache = llm.llm_engine.vllm_config.cache_config
-    return {
-        "ranks": ranks,
-        "tokens_reported": getattr(cache, "kv_cache_size_tokens", None),
-    }
+    return {"ranks": ranks, "tokens_reported": getattr(cache, "kv_cache_size_tokens", None)}
 
 
 def main(make_report=report):

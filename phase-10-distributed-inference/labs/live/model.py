@@ -9,37 +9,10 @@ SPREAD = 0.08  # of the weights: keeps the best token well ahead of the second, 
 # decoding does not hang on the last bit
 
 
-def tiny_llama(**changes):
-    """The config.json of a Llama of 4 layers; `changes` replace fields."""
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": 512,
-        "hidden_size": 256,
-        "intermediate_size": 1024,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 32,
-        "max_position_embeddings": 512,
-        "tie_word_embeddings": False,
-        "attention_bias": False,
-        "mlp_bias": False,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "torch_dtype": "float32",
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-    } | changes
-
-
-EXPERTS = {  # what the two mixtures share
+SHARED = {  # by all three models
     "vocab_size": 512,
     "hidden_size": 256,
-    "num_hidden_layers": 2,
     "num_attention_heads": 8,
-    "num_experts_per_tok": 2,
     "max_position_embeddings": 512,
     "tie_word_embeddings": False,
     "hidden_act": "silu",
@@ -49,6 +22,22 @@ EXPERTS = {  # what the two mixtures share
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+EXPERTS = SHARED | {"num_hidden_layers": 2, "num_experts_per_tok": 2}
+
+
+def tiny_llama(**changes):
+    """The config.json of a Llama of 4 layers; `changes` replace fields."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        **SHARED,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 4,
+        "head_dim": 32,
+        "attention_bias": False,
+        "mlp_bias": False,
+    } | changes
 
 
 def tiny_mixtral(**changes):

@@ -7,8 +7,8 @@ where the decoding engine finds it. The engines start at the same time; only thi
 import time
 from pathlib import Path
 
+import probe
 import rank
-from vllm import SamplingParams
 
 
 def report(job):
@@ -17,9 +17,7 @@ def report(job):
     while job["role"] == "decode" and not sent.exists():
         time.sleep(0.01)
     began = time.monotonic()
-    sampling = SamplingParams(
-        temperature=0, max_tokens=job["num_tokens"], ignore_eos=True, detokenize=False
-    )
+    sampling = probe.greedy(job["num_tokens"])
     engine.add_request("0", {"prompt_token_ids": job["prompt"]}, sampling)
     outputs, first_s = [], None
     while engine.has_unfinished_requests():

@@ -18,7 +18,7 @@ STARTED = time.monotonic()
 
 import probe  # noqa: E402
 import torch  # noqa: E402
-from vllm import LLM, ModelRegistry, SamplingParams  # noqa: E402
+from vllm import LLM, ModelRegistry  # noqa: E402
 from vllm.model_executor.models.llama import LlamaForCausalLM  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher  # noqa: E402
@@ -59,10 +59,7 @@ def run_steps(engine, requests, calls):
     Returns (token ids per request, each step's collectives, seconds of the first step).
     """
     for i, (prompt, num_tokens) in enumerate(requests):
-        sampling = SamplingParams(
-            temperature=0, max_tokens=num_tokens, ignore_eos=True, detokenize=False
-        )
-        engine.add_request(str(i), {"prompt_token_ids": prompt}, sampling)
+        engine.add_request(str(i), {"prompt_token_ids": prompt}, probe.greedy(num_tokens))
     tokens, steps, seconds = {}, [], []
     while engine.has_unfinished_requests():  # of any data-parallel rank
         calls.clear()

@@ -1,9 +1,10 @@
 """A run that has not ended is told so, before anybody asks why it is slow. Silence is lab 06's."""
 
 import json
-from pathlib import Path
 
-from labkit.loading import find_labs
+from labkit.loading import choose_lab, find_labs
+
+FOLDER = choose_lab("lab-06", find_labs()).path / "recordings"
 
 
 def unended(evidence):
@@ -40,15 +41,10 @@ def _steps(collectives):
 
 def load(number):
     """A recording of lab 06 as an incident."""
-    path = _folder() / f"{number:02}-0.json"
-    return as_incident(json.loads(path.read_text(encoding="utf-8")))
+    text = (FOLDER / f"{number:02}-0.json").read_text(encoding="utf-8")
+    return as_incident(json.loads(text))
 
 
 def names():
     """What `read` calls them."""
-    return sorted(f"hang-{int(path.name[:2])}" for path in _folder().glob("*-0.json"))
-
-
-def _folder():
-    lab = next(lab for lab in find_labs() if lab.prefix == "lab-06")
-    return Path(lab.path, "recordings")
+    return sorted(f"hang-{int(path.name[:2])}" for path in FOLDER.glob("*-0.json"))

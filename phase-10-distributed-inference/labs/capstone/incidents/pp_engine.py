@@ -70,12 +70,10 @@ def _us(seconds):
 
 
 def report(job):
-    from vllm import SamplingParams
-
     llm = engine.start_engine(job["engine"], "pp_engine.Stage")
     ranks = llm.collective_rpc("probe_report")
     llm.collective_rpc("stage_timing")
-    greedy = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True, detokenize=False)
+    greedy = probe.greedy(32)
     serve(llm, "warm", 2, greedy)
     runs = [
         serve(llm, f"r{repeat}-{count}", count, greedy)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import probe
 import rank
-from vllm import SamplingParams
 from vllm.distributed import parallel_state
 
 
@@ -39,11 +38,9 @@ def serve(engine, requests, calls, name, hidden_size):
     while waiting or engine.has_unfinished_requests():
         while waiting and waiting[0]["arrives_at_step"] <= number:
             request = waiting.pop(0)
-            greedy = SamplingParams(
-                temperature=0, max_tokens=request["num_tokens"], ignore_eos=True, detokenize=False
-            )
             key = f"{name}-{request['id']}"
-            engine.add_request(key, {"prompt_token_ids": request["prompt"]}, greedy)
+            sampling = probe.greedy(request["num_tokens"])
+            engine.add_request(key, {"prompt_token_ids": request["prompt"]}, sampling)
             seen[key] = {"arrived_us": _us(time.monotonic() - zero), "token_us": []}
         number += 1
         calls.clear()

@@ -4,7 +4,6 @@ import re
 from dataclasses import replace
 
 from planner import labs, memory, plans
-from planner.hardware import BEST, TYPICAL, WORST
 
 GIB = 2**30
 PORT = 8000
@@ -13,7 +12,7 @@ PORT = 8000
 def commands(model, box, candidate, load, name=None):
     """[(where, command)], one per process to start. Options as in vLLM 0.32.0's arg_utils.py."""
     plan, name = candidate.plan, name or repository(model)
-    length = min(candidate.memory["longest_context"], load.max_model_len or model.max_positions)
+    length = _length(model, candidate, load)
     common = [f"vllm serve {name}"]
     if plan.tp_size > 1:
         common.append(f"--tensor-parallel-size {plan.tp_size}")
@@ -47,9 +46,12 @@ def commands(model, box, candidate, load, name=None):
     return lines
 
 
+def _length(model, candidate, load):
+    return min(candidate.memory["longest_context"], load.max_model_len or model.max_positions)
+
+
 def repository(model):
-    source = model.config.get("_source", "")
-    found = re.match(r"huggingface\.co/(\S+)", source)
+    found = re.match(r"huggingface\.co/(\S+)", model.config.get("_source", ""))
     return found[1] if found else model.name
 
 
@@ -85,21 +87,18 @@ def _data_parallel(box, plan, common, tail):
 def expected(model, box, candidate, load):
     """What one replica's start-up will print: {"weights_gib": one per stage, "kv_gib", "kv_tokens",
     "concurrency", "max_model_len"}; the last three kinds as [best, typical, worst]."""
-    plan = candidate.plan
-    length = min(candidate.memory["longest_context"], load.max_model_len or model.max_positions)
+    plan, length = candidate.plan, _length(model, candidate, load)
     said = {"max_model_len": length, "kv_gib": [], "kv_tokens": [], "concurrency": []}
     stages = memory.ranks(model, plan)
     said["weights_gib"] = [memory.weights_bytes(model, plan, rank) / GIB for rank in stages]
-    for mood in (BEST, TYPICAL, WORST):
+    for mood in plans.MOODS:
         found = memory.verdicts(model, plan, box.at(mood), load)
         room = load.kv_memory or max(0, int(found["kv_bytes"]))
         said["kv_gib"].append((load.kv_memory or found["kv_bytes"]) / GIB)
         whole = max(1, length)
         each = memory.sequence_bytes(found, plan, whole)
-        plain = all(layer["kind"] in ("full", "latent") for layer in found["layers"])
-        if plain:
-            per_token = each / whole
-            told = labs.ledger().kv_capacity(room, per_token, load.block_size, whole)
+        if all(layer["kind"] in ("full", "latent") for layer in found["layers"]):
+            told = labs.ledger().kv_capacity(room, each / whole, load.block_size, whole)
             said["kv_tokens"].append(told["tokens"])
             said["concurrency"].append(told["max_concurrency"])
         else:  # a request's need is no multiple of its tokens

@@ -149,9 +149,10 @@ def _ask(fact, what, measured, *asked):
     fact.what, fact.measured, fact.asked, fact.gpus = what, measured, asked, asked[1].num_gpus
 
 
-def _interval(fact, box, value_of):
-    """Fill in predicted, low and high from value_of(fixed box) at the three moods."""
-    fact.at = lambda mood: value_of(box.at(mood))
+def _interval(fact, value_of):
+    """Fill in predicted, low and high from value_of(model, plan, box, load) at the three moods."""
+    model, plan, box, load = fact.asked
+    fact.at = lambda mood: value_of(model, plan, box.at(mood), load)
     found = [fact.at(mood) for mood in plans.MOODS]
     fact.predicted, fact.low, fact.high = found[1], min(found), max(found)
 
@@ -177,7 +178,7 @@ def _throughput(fact, s, calibration):
     else:
         raise LeftOut("the row states no workload")
     _ask(fact, "throughput", fact.row["value"], model, plan, box, load)
-    _interval(fact, box, lambda fixed: rate(model, plan, fixed, load))
+    _interval(fact, rate)
     fact.group = s["model"], s.get("precision"), s["gpu"], s.get("isl_osl"), s.get("load"), engine
 
 
@@ -231,16 +232,19 @@ def _tpot(fact, s, calibration):
     kv = _kv_bytes(engine, model)
     load = Load(s["isl"], s["osl"], s["batch"], utilization=0.9, kv_bytes=kv)
     _ask(fact, "TPOT", fact.row["value"] / 1e3, model, plan, box, load)
+    _interval(fact, _in_step)
 
-    def in_step(fixed):
-        """A benchmark's clients start together and answers are equally long: they stay in step, so
-        half of the prompts that a round takes in come before a sequence's own first token."""
-        found = timing.served(model, plan, fixed, load)
-        if found is None:
-            raise LeftOut("the planner says that not one sequence fits")
-        return (found["tpot_s"] + found["terms"]["total"]) / 2
 
-    _interval(fact, box, in_step)
+def _in_step(model, plan, fixed, load):
+    """Seconds a token of clients who start together, with answers of one length.
+
+    They stay in step, so half of the prompts that a round takes in come before a sequence's own
+    first token.
+    """
+    found = timing.served(model, plan, fixed, load)
+    if found is None:
+        raise LeftOut("the planner says that not one sequence fits")
+    return (found["tpot_s"] + found["terms"]["total"]) / 2
 
 
 def _cross_node(fact, s, calibration):
@@ -257,14 +261,14 @@ def _cross_node(fact, s, calibration):
     load = Load(1024, 128, s["concurrency"], kv_bytes=1, utilization=0.7)
     _ask(fact, "across nodes", fact.row["value"], model, plan, box, load)
     fact.group = "across", s["model"], s["concurrency"]
+    _interval(fact, _decoding)
 
-    def rate(fixed):
-        clients = -(-load.concurrency // plan.replicas)
-        context = load.prompt + load.output // 2
-        step = timing.decode_terms(model, plan, fixed, clients, context, load)["total"]
-        return load.concurrency / step
 
-    _interval(fact, box, rate)
+def _decoding(model, plan, fixed, load):
+    """Output tokens/s of clients who are all halfway through their answers; no prompt comes in."""
+    clients, context = -(-load.concurrency // plan.replicas), load.prompt + load.output // 2
+    step = timing.decode_terms(model, plan, fixed, clients, context, load)["total"]
+    return load.concurrency / step
 
 
 def _latency(fact, s, calibration):
@@ -276,10 +280,7 @@ def _latency(fact, s, calibration):
     load = Load(128, 128, 1, utilization=0.9)
     _ask(fact, "one stream", value if unit == "tok/s" else 1e3 / value, model, plan, box, load)
     fact.group = "latency", s["model"], s["gpu"]
-    context = load.prompt + load.output // 2
-    _interval(
-        fact, box, lambda f: 1 / timing.decode_terms(model, plan, f, 1, context, load)["total"]
-    )
+    _interval(fact, _decoding)
 
 
 def _fits(fact, s, calibration):
@@ -328,7 +329,7 @@ def _max_context(fact, s, calibration):
         return memory.verdicts(model, plan, fixed, load)["full_context_fits"]
 
     legal = not plans.faults(model, plan)
-    _interval(fact, box, lambda f: longest(model, lambda tokens: legal and fits(f, tokens)))
+    _interval(fact, lambda *asked: longest(model, lambda n: legal and fits(asked[2], n)))
 
 
 def longest(model, fits):
@@ -362,13 +363,13 @@ def _kv_capacity(fact, s, calibration):
     load = _whole_context(length, 8192 if length > 32768 else length, s.get("util", 0.9))
     _ask(fact, fact.what, fact.measured, model, plan, box, load)
 
-    def tokens(fixed):
+    def tokens(model, plan, fixed, load):
         found = memory.verdicts(model, plan, fixed, load)
         per_token = memory.sequence_bytes(found, plan, 16) / 16
         # decode context parallelism deals a sequence's tokens out to the ranks of a TP group
         return max(0.0, found["kv_bytes"] // (16 * per_token) * 16) * s.get("dcp", 1)
 
-    _interval(fact, box, tokens)
+    _interval(fact, tokens)
 
 
 NO_PLAN = {

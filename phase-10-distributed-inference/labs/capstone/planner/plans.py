@@ -102,8 +102,6 @@ def evaluate(model, box, plan, load):
         return candidate
     served = [one or typical for one in served]  # where the worst constants leave no room at all
     times = {name: [one[name] for one in served] for name in TIMES}
-    if any(one is None for one in (served[0], served[2])):
-        times["tokens_per_s"][2] = 0.0
     return Candidate(
         plan, candidate.memory, times, typical["slots"], typical["terms"], typical["prefill_s"]
     )
