@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.loading import Lab
+from labkit.loading import Lab, sha256
 from labkit.starters import copy_course
 from tests import warm_pytest
 
@@ -220,6 +221,26 @@ def course(tmp_path):
 def read_only_course(tmp_path_factory):
     """One copy for the tests that change nothing."""
     return Course(tmp_path_factory.mktemp("course"))
+
+
+def as_recorded(folder):
+    """The provenance of a capture's folder, which holds the files that it names and no other."""
+    record = json.loads((folder / "provenance.json").read_text())
+    files = {path.name: sha256(path) for path in folder.iterdir() if path.stem != "provenance"}
+    assert record["sha256"] == files, folder.name
+    return record
+
+
+def processes_of(*folders):
+    """The processes that have a log, or a word of their command, in one of the folders."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            texts = [os.readlink(file) for file in (process / "fd").glob("[12]")]
+            texts.append((process / "cmdline").read_text(errors="replace"))
+            if any(str(folder) in text for folder in folders for text in texts):
+                found.add(process.name)
+    return found
 
 
 @pytest.fixture

@@ -49,24 +49,18 @@ def test_a_faithful_log_is_consistent():
     assert verdict(log, "llama-3-8b", 2) == ("consistent", [])
 
 
-def test_a_pipeline_that_was_not_applied():
-    assert verdict(v0_log([7.4829] * 4), "llama-3-8b", 2, 2) == (
-        "wrong split",
-        ["pipeline not applied"],
-    )
-
-
-def test_weights_that_were_not_split():
-    assert verdict(v0_log([14.9595] * 2), "llama-3-8b", 2) == (
-        "wrong split",
-        ["tensor parallel not applied"],
-    )
-
-
-def test_one_rank_heavier_than_the_rest():
-    # 2 % more on one rank explains itself as buffers, were it not for its peers.
-    result = verdict(v0_log([7.4829, 7.4829, 7.63, 7.4829]), "llama-3-8b", 2)
-    assert result == ("wrong split", ["heavier rank"])
+@pytest.mark.parametrize(
+    ("weights", "sizes", "found"),
+    [
+        ([7.4829] * 4, (2, 2), ("wrong split", ["pipeline not applied"])),
+        ([14.9595] * 2, (2,), ("wrong split", ["tensor parallel not applied"])),
+        # 2 % more on one rank explains itself as buffers, were it not for its peers.
+        ([7.4829, 7.4829, 7.63, 7.4829], (2,), ("wrong split", ["heavier rank"])),
+        ([11.1, 11.1], (2,), ("unexplained", ["weights unexplained"])),  # which is not called wrong
+    ],
+)
+def test_weights_tell_what_was_not_applied(weights, sizes, found):
+    assert verdict(v0_log(weights), "llama-3-8b", *sizes) == found
 
 
 def test_a_cache_that_was_not_sharded():
@@ -108,13 +102,6 @@ def test_the_block_size_follows_from_the_concurrency():
     log = v0_log([7.4829] * 2, gpu_blocks=5785, cpu_blocks=2048, kv_gib=11.3)
     log |= {"max_concurrency": 22.6, "tokens_per_request": 8192}
     assert verdict(log, "llama-3-8b", 2) == ("consistent", [])
-
-
-def test_an_unexplained_model_is_not_called_wrong():
-    assert verdict(v0_log([11.1, 11.1]), "llama-3-8b", 2) == (
-        "unexplained",
-        ["weights unexplained"],
-    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 On a machine without vLLM these say `make vllm`. The `gpu` tests ask the same of CUDA ranks.
 """
 
-import contextlib
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from labkit.loading import find_labs, load_module
+from tests.conftest import processes_of
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 sys.path.append(str(LAB.path))  # as `python two_way.py` finds its own folder
@@ -38,14 +38,8 @@ def nothing_left(tmp_path):
 
 def ours(folder):
     """Shared memory named after this process; processes with a job in `folder` or a log there."""
-    found = {path.name for path in SHARED_MEMORY.glob(f"lab02-{os.getpid()}-*")}
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
-            files = [os.readlink(file) for file in (process / "fd").glob("[12]")]
-            words = (process / "cmdline").read_text(errors="replace")
-            if any(str(folder) in text for text in (words, *files)):
-                found.add(process.name)
-    return found
+    memory = {path.name for path in SHARED_MEMORY.glob(f"lab02-{os.getpid()}-*")}
+    return memory | processes_of(folder)
 
 
 # --- refused before anything starts -------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Lab 04's recorded runs: whole, made by what is here, and reconciled with the solution."""
 
-import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -10,24 +8,14 @@ import sys
 
 import pytest
 
-from labkit import provenance
 from labkit.loading import choose_lab, find_labs, load_module
 from labkit.ranks import RanksFailed
+from tests.conftest import as_recorded
 
 LAB = choose_lab("lab-04", find_labs())
 CAPTURES = LAB.path / "captures"
-solution = load_module(LAB.file("solution"))
+solution, script = map(load_module, (LAB.file("solution"), LAB.path / "measure_pipeline.py"))
 OP = re.compile(r"(\d+)([FB])(\d+)")
-
-
-def load(name, monkeypatch):
-    """A script of the lab's folder as a module; scripts import their neighbours."""
-    monkeypatch.syspath_prepend(str(LAB.path))
-    spec = importlib.util.spec_from_file_location(name, LAB.path / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
 
 
 def orders():
@@ -44,16 +32,11 @@ def parse(ranks):
 
 @pytest.mark.parametrize("name", ["torch-schedules", "gloo-pipeline"])
 def test_a_capture_says_where_it_comes_from_and_is_whole(name):
-    folder = CAPTURES / name
-    facts = json.loads((folder / "provenance.json").read_text())
-    for key in ("command", "what", "date", "git_commit", "sha256"):
+    facts = as_recorded(CAPTURES / name)
+    for key in ("command", "what", "date", "git_commit"):
         assert facts[key], f"{name}: provenance lacks {key}"
     versions = facts.get("versions", facts)  # these were recorded before versions had a place
     assert versions["python"] and versions["torch"].startswith("2.13.0")
-    files = {path.name for path in folder.iterdir()} - {"provenance.json"}
-    assert files == set(facts["sha256"])
-    for file, digest in facts["sha256"].items():
-        assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest, file
 
 
 # --- torch's schedules --------------------------------------------------------------------------
@@ -87,13 +70,6 @@ def test_published_1f1b_is_wrong_on_the_last_rank_and_nowhere_else():
             solution.replay(theirs)
 
 
-@pytest.mark.parametrize("cpuinfo", ["CPU implementer : 0x41\nBogoMIPS : 243.75\n", None])
-def test_a_processor_without_a_model_name_is_recorded_too(cpuinfo, tmp_path):
-    if cpuinfo:  # arm64 Linux; None: no such file
-        (tmp_path / "cpuinfo").write_text(cpuinfo)
-    assert isinstance(provenance.processor(tmp_path / "cpuinfo"), str)
-
-
 def reconcile(schedule, order, p, m, v):
     """Torch's order is complete, has the bubble of the formula, and is ours, op for op."""
     assert not any(solution.audit_order(order, p * v, m).values())
@@ -123,8 +99,7 @@ def test_captured_orders_reconcile():
 # --- the real pipeline --------------------------------------------------------------------------
 
 
-def test_the_recorded_pipeline_follows_the_formula(monkeypatch):
-    script = load("measure_pipeline", monkeypatch)
+def test_the_recorded_pipeline_follows_the_formula():
     record = json.loads((CAPTURES / "gloo-pipeline" / "run.json").read_text())
     summary = script.summarise(record["runs"], solution.makespan_s)
     for made, recorded in zip(summary, map(dict, record["summary"]), strict=True):
@@ -142,7 +117,6 @@ def test_the_recorded_pipeline_follows_the_formula(monkeypatch):
 
 
 def test_a_redrawn_figure_says_so_and_keeps_what_was_recorded(tmp_path, monkeypatch):
-    script = load("measure_pipeline", monkeypatch)
     before = CAPTURES / "gloo-pipeline"
     for name in ("run.json", "provenance.json"):
         (tmp_path / name).write_bytes((before / name).read_bytes())
@@ -156,8 +130,7 @@ def test_a_redrawn_figure_says_so_and_keeps_what_was_recorded(tmp_path, monkeypa
     assert old == new
 
 
-def test_a_line_is_fitted_exactly(monkeypatch):
-    script = load("measure_pipeline", monkeypatch)
+def test_a_line_is_fitted_exactly():
     slope, intercept = script.fit_line([(1, 5.0), (2, 7.0), (4, 11.0)])
     assert (round(slope, 9), round(intercept, 9)) == (2.0, 3.0)
     runs = [{"stage_ms": [50, 100], "seconds": {"1": [0.15, 9.0, 0.15], "3": [0.35] * 3}}]
@@ -183,8 +156,7 @@ def test_a_pipeline_of_processes_is_recorded(tmp_path):
 
 
 @pytest.mark.torch
-def test_a_stage_that_dies_is_named(monkeypatch):
-    script = load("measure_pipeline", monkeypatch)  # labkit.ranks leaves no process: test_ranks
+def test_a_stage_that_dies_is_named():  # labkit.ranks leaves no process: test_ranks
     with pytest.raises(RanksFailed, match="rank 1: .*ValueError"):
         script.run_pipeline([0.001, -1], [2])  # nobody can sleep for less than nothing
 
@@ -210,8 +182,7 @@ def test_a_todo_is_said_before_anything_is_measured(tmp_path):
         (["--microbatches", "4", "4"], "two or more different"),
     ],
 )
-def test_a_measurement_that_cannot_be_is_refused(arguments, says, monkeypatch, capsys):
-    script = load("measure_pipeline", monkeypatch)
+def test_a_measurement_that_cannot_be_is_refused(arguments, says, capsys):
     with pytest.raises(SystemExit) as stop:
         script.main(arguments)
     assert stop.value.code == 2 and says in capsys.readouterr().err

@@ -1,8 +1,6 @@
 """Lab 04's drawings: true to the code, well formed, in the colours of the page."""
 
-import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,21 +14,7 @@ from labkit.tasks import hints_of, tasks_of
 
 LAB = choose_lab("lab-04", find_labs())
 SVG = "{http://www.w3.org/2000/svg}"
-solution = load_module(LAB.file("solution"))
-
-
-def load_grid():
-    spec = importlib.util.spec_from_file_location("lab04_grid", LAB.path / "grid.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-grid = load_grid()
-
-
-def flat(text):
-    return re.sub(r"\s+", " ", text)
+solution, grid = map(load_module, (LAB.file("solution"), LAB.path / "grid.py"))
 
 
 def run_grid(*arguments, folder=LAB.path, **environment):

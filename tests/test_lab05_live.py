@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from labkit.loading import ROOT, find_labs, load_module
+from tests.conftest import processes_of
 
 LABS = ROOT / "phase-10-distributed-inference" / "labs"
 LAB = LABS / "lab-05-experts"
@@ -144,24 +145,17 @@ def test_no_vllm_is_one_sentence():
 
 @pytest.fixture
 def nothing_left(tmp_path):
-    """After the test: no shared memory of any run, no process with a log in `folders`, no port."""
-    folders, before = [tmp_path], set(SHARED_MEMORY.iterdir())
-    yield folders
+    """After the test: no shared memory of any run, no process with a log in its folder, no port."""
+
+    def left():
+        return set(SHARED_MEMORY.glob("lab*")) - before | processes_of(tmp_path)
+
+    before = set(SHARED_MEMORY.iterdir())
+    yield
     deadline = time.monotonic() + 5
-    while left(folders, before) and time.monotonic() < deadline:
+    while left() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert left(folders, before) == set()
-
-
-def left(folders, before):
-    found = set(SHARED_MEMORY.glob("lab*")) - before
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
-            files = [os.readlink(file) for file in (process / "fd").glob("[12]")]
-            words = (process / "cmdline").read_text(errors="replace")
-            if any(str(folder) in text for folder in folders for text in (words, *files)):
-                found.add(process.name)
-    return found
+    assert left() == set()
 
 
 @pytest.mark.vllm

@@ -1,6 +1,5 @@
 """Lab 02's profile: what it measures, prints and writes, and what its recorded runs say."""
 
-import hashlib
 import json
 import math
 import subprocess
@@ -9,6 +8,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import as_recorded
 
 LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
 sys.path.insert(0, str(LAB))
@@ -44,11 +45,7 @@ def message_bytes(config, ranks):
 
 def check_folder(folder):
     """Files and hashes, valid SVG and trace, coinciding losses; returns the profile."""
-    provenance = json.loads((folder / "provenance.json").read_text())
-    assert {path.name for path in folder.iterdir()} == FILES | {"provenance.json"}
-    for name in FILES:
-        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        assert digest == provenance["sha256"][name], name
+    assert set(as_recorded(folder)["sha256"]) == FILES
     for name in ("curves.svg", "timeline.svg"):
         assert ElementTree.parse(folder / name).getroot().tag.endswith("svg")
     result = json.loads((folder / "profile.json").read_text())
