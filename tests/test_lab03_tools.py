@@ -1,6 +1,5 @@
 """Lab 03's programs: the share table, the calibration errors, the figure, the measurement."""
 
-import importlib
 import json
 import os
 import re
@@ -18,25 +17,16 @@ from labkit.starters import derive
 from tests.conftest import as_recorded
 
 LAB = choose_lab("lab-03", find_labs())
-NAMES = ("share_table", "calibration_table", "loglog", "measure", "measure_step")
+sys.path.append(str(LAB.path))  # as when a program is run in the folder
 
+import calibration_table  # noqa: E402
+import loglog  # noqa: E402
+import measure  # noqa: E402
+import measure_step  # noqa: E402
+import share_table  # noqa: E402
 
-@pytest.fixture(scope="module")
-def tools():
-    """The lab's programs as modules, with the solution; the import system is left as it was."""
-    path = list(sys.path)
-    sys.path[:0] = [str(LAB.path), str(LAB.path.parent)]  # as when a program is run in the folder
-    before = set(sys.modules)
-    try:
-        modules = {name: importlib.import_module(name) for name in NAMES}
-        modules["bill"] = load_module(LAB.file("solution"))
-        modules["rows"] = modules["share_table"].read_measurements()
-        yield SimpleNamespace(**modules)
-    finally:
-        sys.path[:] = path
-        for name in set(sys.modules) - before:
-            if name in (*NAMES, "solution"):
-                del sys.modules[name]
+bill = load_module(LAB.file("solution"))
+ROWS = share_table.read_measurements()
 
 
 def run(*command, timeout=60, **environment):
@@ -53,33 +43,31 @@ def run(*command, timeout=60, **environment):
 # --- the facts -----------------------------------------------------------------------------------
 
 
-def test_every_measurement_names_its_source(tools):
-    assert len(tools.rows) > 100
-    assert len({row["id"] for row in tools.rows}) == len(tools.rows)
-    for row in tools.rows:
+def test_every_measurement_names_its_source():
+    assert len(ROWS) > 100
+    assert len({row["id"] for row in ROWS}) == len(ROWS)
+    for row in ROWS:
         assert set(row) - {"note"} == {"id", "kind", "setting", "value", "unit", "source"}, row
         assert row["value"] > 0 and len(row["source"]) > 10, row
 
 
-def test_the_links_are_ranges_and_every_gpu_has_one(tools):
-    for name, link in tools.bill.LINKS.items():
+def test_the_links_are_ranges_and_every_gpu_has_one():
+    for name, link in bill.LINKS.items():
         for column in ("c_s", "a_s", "busbw_bytes_per_s"):
             low, high = link[column]
             assert 0 < low <= high, (name, column)
-    assert {gpu["link"] for gpu in tools.bill.GPUS.values()} <= set(tools.bill.LINKS)
+    assert {gpu["link"] for gpu in bill.GPUS.values()} <= set(bill.LINKS)
 
 
 @pytest.mark.parametrize("protocols", ["STRAIGHT_LINE", "NCCL_PROTOCOLS"])
 @pytest.mark.parametrize(
     "gpu, link", [("A100", "NVLink 3"), ("H100", "NVLink 4"), ("L40S", "PCIe 4")]
 )
-def test_the_fitted_constants_lie_in_the_link_s_ranges(tools, gpu, link, protocols):
-    data = tools.calibration_table.all_reduces(tools.rows)
-    for constants in tools.calibration_table.fit(
-        tools.bill, data[gpu], getattr(tools.bill, protocols)
-    ).values():
+def test_the_fitted_constants_lie_in_the_link_s_ranges(gpu, link, protocols):
+    data = calibration_table.all_reduces(ROWS)
+    for constants in calibration_table.fit(bill, data[gpu], getattr(bill, protocols)).values():
         for value, column in zip(constants, ("c_s", "a_s", "busbw_bytes_per_s"), strict=True):
-            low, high = tools.bill.LINKS[link][column]
+            low, high = bill.LINKS[link][column]
             assert 0.95 * low <= value <= 1.05 * high, (column, value)
 
 
@@ -96,13 +84,13 @@ def by_hand(model, gpu, ranks, seconds):
     return 100 / (1 + step / (2 * LAYERS[model] * seconds))
 
 
-def test_the_shares_follow_from_the_published_latencies(tools):
+def test_the_shares_follow_from_the_published_latencies():
     published = {
         (row["setting"]["gpu"].split()[1][:4], row["setting"]["gpus"]): row["value"] * 1e-6
-        for row in tools.rows
+        for row in ROWS
         if row["kind"] == "nccl_all_reduce" and row["setting"]["bytes"] == 8192
     }
-    for label, cells in tools.share_table.table(tools.bill, tools.rows):
+    for label, cells in share_table.table(bill, ROWS):
         model, gpu, kernel = label.split(maxsplit=2)
         for ranks, (value, seconds, predicted) in zip((2, 4, 8), cells[:3], strict=True):
             assert value == pytest.approx(by_hand(model, gpu, ranks, seconds)), label
@@ -111,8 +99,8 @@ def test_the_shares_follow_from_the_published_latencies(tools):
             assert predicted == (gpu == "B200" or kernel != "NCCL" and ranks == 4), label
 
 
-def test_the_ethernet_shares_are_latency(tools):
-    lines, latency = tools.share_table.ethernet_table(tools.bill)
+def test_the_ethernet_shares_are_latency():
+    lines, latency = share_table.ethernet_table(bill)
     assert len(lines) == 7 and latency > 0.9
     for label, value, seconds in lines:
         model, gpu = label.split()
@@ -121,8 +109,8 @@ def test_the_ethernet_shares_are_latency(tools):
         assert value == pytest.approx(by_hand(model, gpu, 2, seconds)), label
 
 
-def test_the_comforting_denominator_hides_three_quarters_of_the_loss(tools):
-    table = dict(tools.share_table.table(tools.bill, tools.rows))
+def test_the_comforting_denominator_hides_three_quarters_of_the_loss():
+    table = dict(share_table.table(bill, ROWS))
     (_, _, (honest, _, _), (comforting, _, _)) = table["8B H100 NCCL"]
     assert honest > 55 and comforting < 18
 
@@ -168,32 +156,36 @@ def run_copy(program, folder, starter):
 # --- the calibration -----------------------------------------------------------------------------
 
 
-def test_held_out_errors_are_within_the_limits(tools):
-    table = tools.calibration_table
-    data = table.all_reduces(tools.rows)
+def test_held_out_errors_are_within_the_limits():
+    data = calibration_table.all_reduces(ROWS)
     groups = [
-        table.held_out_errors(tools.bill, rows, tools.bill.NCCL_PROTOCOLS) for rows in data.values()
+        calibration_table.held_out_errors(bill, rows, bill.NCCL_PROTOCOLS) for rows in data.values()
     ]
-    assert [sum(len(group[name]) for group in groups) for name in table.CLASSES] == [15, 6, 6]
-    small, middle, large = table.medians(groups)
+    assert [sum(len(group[name]) for group in groups) for name in calibration_table.CLASSES] == [
+        15,
+        6,
+        6,
+    ]
+    small, middle, large = calibration_table.medians(groups)
     assert small <= 10 and middle <= 20 and large <= 10
     straight = [
-        table.held_out_errors(tools.bill, rows, tools.bill.STRAIGHT_LINE) for rows in data.values()
+        calibration_table.held_out_errors(bill, rows, bill.STRAIGHT_LINE) for rows in data.values()
     ]
-    assert table.medians(straight)[1] > 20, "without the switch the middle is worse"
+    assert calibration_table.medians(straight)[1] > 20, "without the switch the middle is worse"
 
 
-def test_the_protocols_chosen_without_a_gpu_still_predict_it(tools):
-    table = tools.calibration_table
-    results = table.leave_one_out(tools.bill, table.all_reduces(tools.rows))
+def test_the_protocols_chosen_without_a_gpu_still_predict_it():
+    results = calibration_table.leave_one_out(bill, calibration_table.all_reduces(ROWS))
     assert [gpu for gpu, _, _ in results] == ["A100", "H100", "L40S"]
     for gpu, _, errors in results:
-        assert table.medians([errors])[1] <= 30 and table.medians([errors])[2] <= 10, gpu
+        assert (
+            calibration_table.medians([errors])[1] <= 30
+            and calibration_table.medians([errors])[2] <= 10
+        ), gpu
 
 
-def test_a_box_that_chose_no_constant_is_predicted(tools):
-    table = tools.calibration_table
-    rows = table.other_box(tools.bill, tools.rows, table.all_reduces(tools.rows))
+def test_a_box_that_chose_no_constant_is_predicted():
+    rows = calibration_table.other_box(bill, ROWS, calibration_table.all_reduces(ROWS))
     assert len(rows) == 6
     assert median(abs(predicted / seconds - 1) for _, seconds, predicted in rows) < 0.1
 
@@ -205,10 +197,9 @@ def test_the_calibration_table_prints_every_part():
         assert f"\n{line}" in result.stdout, line
 
 
-def test_the_figure_is_current(tools):
-    table = tools.calibration_table
-    drawn = table.figure(tools.bill, table.all_reduces(tools.rows), "H100")
-    assert drawn == (LAB.path / "h100-nccl.svg").read_text(), (
+def test_the_figure_is_current():
+    today = calibration_table.figure(bill, calibration_table.all_reduces(ROWS), "H100")
+    assert today == (LAB.path / "h100-nccl.svg").read_text(), (
         "run `python calibration_table.py --svg h100-nccl.svg` in the lab's folder"
     )
 
@@ -216,27 +207,25 @@ def test_the_figure_is_current(tools):
 # --- the picture ---------------------------------------------------------------------------------
 
 
-def example_series(count=1):
-    return [
-        {
-            "label": f"{index + 2} ranks <&>",
-            "measured": [(1024, 1e-5), (2**20, 3e-5 * (index + 1)), (2**26, 1e-2)],
-            "given": [1024],
-            "predict": lambda size: 1e-5 + size / 1e10,
-            "straight": lambda size: 2e-5 + size / 1e10,
-        }
-        for index in range(count)
-    ]
+def drawn(crossover, count=1):
+    """The picture of a model that is two straight lines, at these rank counts."""
+    straight = SimpleNamespace(
+        predict_all_reduce_s=lambda ranks, size, *_: 1e-5 + size / 1e10,
+        ring_all_reduce_s=lambda ranks, size, *_: 2e-5 + size / 1e10,
+        crossover_bytes=lambda *_: crossover,
+    )
+    table = {p: {1024: 1e-5, 2**20: 3e-5 * (p - 1), 2**26: 1e-2} for p in range(2, 2 + count)}
+    return loglog.picture(straight, "a < b & c", table, dict.fromkeys(table, (1, 1, 1)), ())
 
 
-def test_the_picture_is_xml_and_every_point_is_on_the_paper(tools):
-    text = tools.loglog.loglog_svg("a < b & c", example_series(3), 2**18)
+def test_the_picture_is_xml_and_every_point_is_on_the_paper():
+    text = drawn(2**18, 3)
     root = ElementTree.fromstring(text)
     space = "{http://www.w3.org/2000/svg}"
     width, height = map(float, root.get("viewBox").split()[2:])
     circles = [e for e in root.iter(f"{space}circle") if "edge" in e.get("class")]
     squares = [e for e in root.iter(f"{space}rect") if "edge" in e.get("class")]
-    assert len(circles) == len(squares) == 3 + 1  # and a hole in the one that was given to the fit
+    assert len(circles) == len(squares) == 3 + 2  # and a hole in those that were given to the fit
     for mark in circles + squares:
         px, py = float(mark.get("cx") or mark.get("x")), float(mark.get("cy") or mark.get("y"))
         assert 0 < px < width and 0 < py < height
@@ -244,12 +233,11 @@ def test_the_picture_is_xml_and_every_point_is_on_the_paper(tools):
         numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", line.get("points"))]
         assert all(0 <= number <= width for number in numbers)
     texts = [element.text for element in root.iter(f"{space}text")]
-    assert {"a < b & c", "2 ranks <&>", "latency-bound", "1 KiB", "10 us"} <= set(texts)
+    assert {"a < b & c", "2 ranks", "latency-bound", "1 KiB", "10 us"} <= set(texts)
 
 
-def test_a_crossover_outside_the_picture_is_left_out(tools):
-    text = tools.loglog.loglog_svg("t", example_series(), 2**40)
-    assert "latency-bound" not in text
+def test_a_crossover_outside_the_picture_is_left_out():
+    assert "latency-bound" not in drawn(2**40)
 
 
 # --- the measurement -----------------------------------------------------------------------------
@@ -259,33 +247,33 @@ def ring_table(bill, constants, sizes, ranks):
     return {p: {size: bill.ring_all_reduce_s(p, size, *constants) for size in sizes} for p in ranks}
 
 
-def test_two_rank_counts_give_c_and_a(tools):
+def test_two_rank_counts_give_c_and_a():
     truth = (20e-6, 5e-6, 2e9)
-    table = ring_table(tools.bill, truth, (1024, 2**20, 2**26), (2, 4))
-    found, remark = tools.measure.fit(tools.bill, table, tools.bill.STRAIGHT_LINE)
+    table = ring_table(bill, truth, (1024, 2**20, 2**26), (2, 4))
+    found, remark = measure.fit(bill, table, bill.STRAIGHT_LINE)
     assert remark == ""
     assert all(found[p] == pytest.approx(truth) for p in (2, 4))
 
 
-def test_one_rank_count_puts_its_latency_in_c_and_says_so(tools):
-    table = ring_table(tools.bill, (20e-6, 5e-6, 2e9), (1024, 2**26), (4,))
-    found, remark = tools.measure.fit(tools.bill, table, tools.bill.STRAIGHT_LINE)
+def test_one_rank_count_puts_its_latency_in_c_and_says_so():
+    table = ring_table(bill, (20e-6, 5e-6, 2e9), (1024, 2**26), (4,))
+    found, remark = measure.fit(bill, table, bill.STRAIGHT_LINE)
     assert "cannot tell c from a" in remark
     assert found[4] == pytest.approx((50e-6, 0.0, 2e9), rel=0.02)
 
 
-def test_latency_that_is_not_linear_in_the_hops_is_reported(tools):
-    table = ring_table(tools.bill, (0.0, 10e-6, 2e9), (1024, 2**26), (2, 4))
+def test_latency_that_is_not_linear_in_the_hops_is_reported():
+    table = ring_table(bill, (0.0, 10e-6, 2e9), (1024, 2**26), (2, 4))
     table[4][1024] *= 8  # four processes take turns on two processors
-    found, remark = tools.measure.fit(tools.bill, table, tools.bill.STRAIGHT_LINE)
+    found, remark = measure.fit(bill, table, bill.STRAIGHT_LINE)
     assert "fitted alone" in remark
     assert found[4][0] == table[4][1024] and found[2][0] == table[2][1024]
 
 
-def test_the_report_scores_only_what_the_fit_has_not_seen(tools):
-    table = ring_table(tools.bill, (20e-6, 5e-6, 2e9), (1024, 8192, 2**26), (2, 4))
-    found, _ = tools.measure.fit(tools.bill, table, tools.bill.STRAIGHT_LINE)
-    text = tools.measure.report(tools.bill, table, found, tools.bill.STRAIGHT_LINE)
+def test_the_report_scores_only_what_the_fit_has_not_seen():
+    table = ring_table(bill, (20e-6, 5e-6, 2e9), (1024, 8192, 2**26), (2, 4))
+    found, _ = measure.fit(bill, table, bill.STRAIGHT_LINE)
+    text = measure.report(bill, table, found, bill.STRAIGHT_LINE)
     assert text.count("given") == 4
     assert "median |error|, payloads up to 64 KiB: 0%" in text
     assert "above 4 MiB" not in text
@@ -325,16 +313,16 @@ def test_without_torch_the_measurement_says_what_to_install(tmp_path):
 
 
 @pytest.mark.torch
-def test_gloo_over_two_processes_leaves_times_and_no_process(tools):
-    found = tools.measure.measure(2, "gloo", sizes=[1024, 65536], deadline_s=50)
+def test_gloo_over_two_processes_leaves_times_and_no_process():
+    found = measure.measure(2, "gloo", sizes=[1024, 65536], deadline_s=50)
     assert [size for size, _ in found] == [1024, 65536]
-    assert all(len(times) == tools.measure.BATCHES and min(times) > 0 for _, times in found)
+    assert all(len(times) == measure.BATCHES and min(times) > 0 for _, times in found)
 
 
 @pytest.mark.torch
-def test_a_process_that_fails_is_reported_and_the_others_ended(tools):
+def test_a_process_that_fails_is_reported_and_the_others_ended():
     with pytest.raises(RuntimeError, match="no such backend over 2 processes:\nrank 0: ended with"):
-        tools.measure.measure(2, "no such backend", sizes=[1024], deadline_s=50)
+        measure.measure(2, "no such backend", sizes=[1024], deadline_s=50)
 
 
 def test_one_rank_is_refused_in_one_sentence():
@@ -373,18 +361,16 @@ def test_a_recorded_run_is_as_it_was_recorded(path):
 
 def test_expert_parallel_bytes_are_those_that_deepep_counts():
     """Its bytes over DeepEP's published times make DeepEP's published GB/s."""
-    bill = load_module(LAB.file("solution"))
     assert bill.expert_parallel_bytes(128, 8, 7168) == (7569408, 14680064)
     sizes = dict(
         zip(("dispatch", "combine"), bill.expert_parallel_bytes(128, 8, 7168), strict=True)
     )
-    rows = [json.loads(line) for line in (LAB.path / "measurements.jsonl").read_text().splitlines()]
     published = {
         (row["setting"]["op"], row["setting"]["ep"]): row["value"]
-        for row in rows
+        for row in ROWS
         if row["kind"] == "moe_low_latency_bw"
     }
-    times = [row for row in rows if row["kind"] == "moe_all_to_all"]
+    times = [row for row in ROWS if row["kind"] == "moe_all_to_all"]
     assert len(times) == len(published) == 12
     for row in times:
         operation, ranks = row["setting"]["op"], row["setting"]["ep"]
@@ -438,20 +424,20 @@ def test_where_no_number_is_an_array_numpy_is_not_needed(lab):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("model", ["8B", "70B"])
-def test_a_rank_reads_its_part_of_what_the_share_table_reads(tools, model):
+def test_a_rank_reads_its_part_of_what_the_share_table_reads(model):
     import torch
 
-    whole, *_ = tools.share_table.MODELS[model]
+    whole, *_ = share_table.MODELS[model]
     for tp_size in (1, 2, 4, 8):
-        shape = tools.measure_step.SHAPES[model]
-        rank = tools.measure_step.Rank(shape, tp_size, 3, 100, "meta", torch.bfloat16)
+        shape = measure_step.SHAPES[model]
+        rank = measure_step.Rank(shape, tp_size, 3, 100, "meta", torch.bfloat16)
         assert rank.weight_bytes * tp_size == pytest.approx(whole, rel=1e-3)
         layers, head = shape["layers"], shape["hidden"] // shape["heads"]
         assert rank.cache_bytes == 3 * 100 * layers * 2 * shape["kv_heads"] * head * 2 / tp_size
 
 
 @pytest.mark.torch
-def test_a_step_is_timed_beside_the_floor(tools, tmp_path):
+def test_a_step_is_timed_beside_the_floor(tmp_path):
     words = ("--model", "small", "--tp", "8", "--batch", "2", "--context", "5", "--out", tmp_path)
     done = run("measure_step.py", *map(str, words))
     assert done.returncode == 0, done.stderr

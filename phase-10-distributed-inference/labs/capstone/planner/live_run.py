@@ -45,15 +45,9 @@ def reconcile(model, candidate, said, measured):
     for rank in run["reports"]:
         held = sum(parameter["bytes"] for parameter in rank["parameters"].values())
         planned_bytes = round(candidate.memory["rank"].held_bytes)
+        tokens = said["kv_tokens"][1], rank["kv_cache"]["tokens_reported"]
         rows.append((f"weights of rank {rank['rank']}, bytes", planned_bytes, held))
-        cache = rank["kv_cache"]
-        rows.append(
-            (
-                f"cache of rank {rank['rank']}, tokens",
-                said["kv_tokens"][1],
-                cache["tokens_reported"],
-            )
-        )
+        rows.append((f"cache of rank {rank['rank']}, tokens", *tokens))
     log = labs.ledger().read_startup_log(run["logs"][0])
     rows.append(("max concurrency, from the log", said["concurrency"][1], log["max_concurrency"]))
     return rows

@@ -11,25 +11,25 @@ WIDTH, MOST_RANKS = 48, 3  # letters of a lane; what a failure has of the screen
 COLOURS = {"gemm": "c0", "wait": "c1", "send": "c2"}
 
 
-def pair(schedules, problem, gemm=1, comm=1):
-    """{"yours": spans, "a pipeline": spans}; of a wrong schedule what went well before it."""
+def _runs(schedules, problem, gemm, comm):
+    """([(whose, spans, when they end)], the later end); of a wrong schedule what went well."""
     num_ranks = len(schedules)
     bound = [getattr(schedule, problem)(num_ranks, rank) for rank in range(num_ranks)]
     try:
         yours = simulate(schedules, problem, gemm, comm)["spans"]
     except ScheduleError as error:
         yours = error.spans
-    return {"yours": yours, "a pipeline": simulate(bound, problem, gemm, comm)["spans"]}
+    both = {"yours": yours, "a pipeline": simulate(bound, problem, gemm, comm)["spans"]}
+    runs = [(who, own, max([0, *(span["end"] for span in own)])) for who, own in both.items()]
+    return runs, max(1, *(took for *_, took in runs))
 
 
 def text(schedules, problem, gemm=1, comm=1):
     """Both timelines on one scale, a lane for the GEMMs and one for the wire of each rank."""
-    runs = pair(schedules, problem, gemm, comm)
-    end = max([1, *(span["end"] for spans in runs.values() for span in spans)])
+    runs, end = _runs(schedules, problem, gemm, comm)
     scale = max(1, min(6, int(WIDTH / end))) if end <= WIDTH else WIDTH / end
     lines = []
-    for name, spans in runs.items():
-        took = max([0, *(span["end"] for span in spans)])
+    for name, spans, took in runs:
         legend = "" if lines else "; digits are chunks, . waits, > to a rank"
         lines.append(f"{name}: {took:g} unit{'s' * (took != 1)}{legend}")
         for rank in range(min(len(schedules), MOST_RANKS)):
@@ -63,13 +63,11 @@ def svg(schedules, problem, gemm=1, comm=1):
     """The same as an .svg file."""
     from labkit.svg import Drawing
 
-    runs = pair(schedules, problem, gemm, comm)
-    end = max([1, *(span["end"] for spans in runs.values() for span in spans)])
+    runs, end = _runs(schedules, problem, gemm, comm)
     left, lane, scale = 110, 20, 560 / end
     d = Drawing(left + 580, len(runs) * (34 + len(schedules) * (2 * lane + 8)))
     y, said = 0, []
-    for name, spans in runs.items():
-        took = max([0, *(span["end"] for span in spans)])
+    for name, spans, took in runs:
         said.append(f"{name} takes {took:g} units")
         d.text(left, y + 20, said[-1], "fg", "start", 14, "bold")
         y += 28
