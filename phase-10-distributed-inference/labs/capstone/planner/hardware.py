@@ -117,13 +117,13 @@ class Fixed:
         if ranks == 1:
             return 0.0
         if ranks > self.box.gpus_per_node or not self.box.link["kernel_us"]:
-            return self._ring_s(ranks, payload_bytes) * self.box.scale
+            return self.ring_s(ranks, payload_bytes) * self.box.scale
         kernel = between(self.box.link["kernel_us"], self.mood) * 1e-6
         line = self.line(self.box.link, ranks)
         fastest = labs.bill().fastest_all_reduce(ranks, payload_bytes, kernel, *line)
         return fastest[1] * self.box.scale
 
-    def _ring_s(self, ranks, payload_bytes, share=1.0):
+    def ring_s(self, ranks, payload_bytes, share=1.0):
         """`share` is the part of the bus bandwidth inside a node that the ring reaches."""
         c, a, busbw = self.line(self.box.link, min(ranks, self.box.gpus_per_node))
         bill, inside = labs.bill(), (c, a, share * busbw)
@@ -148,7 +148,7 @@ class Fixed:
         link = self.box.link if self.box.gpus_per_node > 1 else self.box.network
         launch = self.line(link, 2)[0]
         share = self["gather_share"] if self.box.link["kernel_us"] else 1.0
-        return (self._ring_s(ranks, payload_bytes, share) + launch) * self.box.scale
+        return (self.ring_s(ranks, payload_bytes, share) + launch) * self.box.scale
 
     def all_to_all_s(self, ranks, payload_bytes):
         """Experts' tokens to all ranks; to those of other nodes over the network."""
