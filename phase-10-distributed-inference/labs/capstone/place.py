@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from planner import (
     calibrate,
@@ -268,9 +267,7 @@ def so_far(model, box, load, options):
     legal, forbidden = plans.legal_plans(model, box)
     yield f"{len(legal)} legal plans" + f"; not legal: {', '.join(forbidden)}" * bool(forbidden)
     candidates = [plans.untimed(model, box, one, load) for one in legal]
-    fitting = [c for c in candidates if c.memory["tokens_fit"]]
-    size = attrgetter("plan.gpus_per_replica", "plan.pp_size")
-    smallest = min(fitting, key=size, default=None)
+    smallest = plans.smallest(candidates)
     shown = named(candidates, options.plan) if options.plan else smallest
     shown = shown or nearest(candidates, options)
     yield f"\nPlan {shown.name}" + ", the smallest that holds it" * (shown is smallest)

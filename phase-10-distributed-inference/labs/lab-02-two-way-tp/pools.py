@@ -17,7 +17,7 @@ from pathlib import Path
 
 from live import run
 from live.model import tiny_llama, write_model
-from live.yours import said
+from live.yours import ended, said
 
 from labkit.loading import answered_by, load_chosen, run_program
 
@@ -137,11 +137,7 @@ def main(arguments=None):
     except run.LiveError as error:
         sys.exit(f"pools: {error}")
     print("\n".join(lines))
-    how = "recorded earlier" if options.recorded else f"{time.monotonic() - began:.1f} s"
-    print(f"whole run {how}")
-    if options.json:
-        options.json.write_text(json.dumps(measured, indent=1) + "\n")
-    return 0 if agrees else 1
+    return ended(options, began, measured, agrees)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from live.run import (
     measure,
     totals,
 )
-from live.yours import Row, Yours, said, table, verdict
+from live.yours import Row, Yours, ended, said, table, verdict
 
 from labkit.loading import answered_by, load_chosen, run_program
 
@@ -170,12 +170,7 @@ def main(arguments=None):
     except (LiveError, ValueError) as error:
         sys.exit(f"two-way: {error}")
     print("\n".join([answered_by(HERE), *lines]))
-    how = "recorded earlier" if options.recorded else f"{time.monotonic() - began:.1f} s"
-    print(f"whole run {how}")
-    if options.json:
-        measured = {"tp1": one, f"tp{options.tp}": many}
-        options.json.write_text(json.dumps(measured, indent=1) + "\n")
-    return 0 if agrees else 1
+    return ended(options, began, {"tp1": one, f"tp{options.tp}": many}, agrees)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import ways
 from live import run
-from live.yours import Row, Yours, said, table, verdict
+from live.yours import Row, Yours, ended, said, table, verdict
 
 from labkit.loading import answered_by, find_labs, load_chosen, run_program
 
@@ -241,11 +241,8 @@ def main(arguments=None):
         lines, right = page(ways.MODELS[model](), runs, ledger, experts)
         print("\n".join(["", *lines]))
         agrees = agrees and right
-    how = "recorded earlier" if options.recorded else f"{time.monotonic() - began:.1f} s"
-    print(f"\nwhole run {how}")
-    if options.json:
-        options.json.write_text(json.dumps(measured, indent=1) + "\n")
-    return 0 if agrees else 1
+    print()
+    return ended(options, began, measured, agrees)
 
 
 if __name__ == "__main__":

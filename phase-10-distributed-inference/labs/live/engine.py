@@ -34,7 +34,7 @@ def report(job):
     for rank, made in zip(ranks, llm.collective_rpc("probe_calls_so_far"), strict=True):
         rank |= {"tokens": tokens, "calls": made}
     cache = llm.llm_engine.vllm_config.cache_config
-    return {"ranks": ranks, "tokens_reported": getattr(cache, "kv_cache_size_tokens", None)}
+    return {"ranks": ranks, "tokens_reported": cache.kv_cache_size_tokens}
 
 
 def main(make_report=report):

@@ -1,8 +1,10 @@
 """What a live run did, beside what the learner's functions say of it: rows of one page."""
 
 import contextlib
+import json
 import re
 import textwrap
+import time
 from dataclasses import dataclass
 
 
@@ -83,6 +85,15 @@ def verdict(rows, yours, claim):
         both = f"yours {told(row.yours)}, live {told(row.live)}"
         lines.append(f"       {function}: {both} ({row.what.strip()})")
     return [*lines, *(f"       {text}" for text in yours.raised.values())], agree
+
+
+def ended(options, began, measured, agrees):
+    """Print how long the page took and write the file of --json; the program's exit status."""
+    how = "recorded earlier" if options.recorded else f"{time.monotonic() - began:.1f} s"
+    print(f"whole run {how}")
+    if options.json:
+        options.json.write_text(json.dumps(measured, indent=1) + "\n")
+    return 0 if agrees else 1
 
 
 def said(agrees):

@@ -186,10 +186,8 @@ def _advice(model, box, load, candidate, candidates, failure):
         need = memory.sequence_bytes(candidate.memory, candidate.plan, wanted) / GIB
         return f"--max-model-len {longest} fits this plan ({wanted:,} tokens need {need:.2f} GiB)"
     gpus = candidate.plan.gpus_per_replica
-    larger = [c for c in candidates if c.memory["tokens_fit"] and c.plan.gpus_per_replica > gpus]
-    if larger:
-        smallest = min(larger, key=lambda c: (c.plan.gpus_per_replica, c.plan.pp_size))
-    else:
+    smallest = plans.smallest(c for c in candidates if c.plan.gpus_per_replica > gpus)
+    if smallest is None:
         smallest = plans.smallest_that_fits(model, replace(box, nodes=2 * box.nodes), load)
     if smallest is None:
         return "no plan of up to 32 times these GPUs holds the model"

@@ -81,7 +81,7 @@ def beside(model, plan, box, load):
     """{"floor", "typical", "best", "worst", "terms"} of one decode step under a load, in seconds.
 
     With the clients of the fullest replica all running, halfway through their answers; "terms" are
-    the planner's, typical, without prompts. None where the batch does not fit.
+    the planner's, typical, without prompts.
     """
     clients = -(-load.concurrency // plan.replicas)
     context = load.prompt + load.output / 2

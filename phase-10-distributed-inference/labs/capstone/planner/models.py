@@ -69,7 +69,7 @@ LAYER_TYPES = {
     "sliding_attention": "window",
     "linear_attention": "state",
 }
-INHERITED = ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings")
+INHERITED = ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings", "_source")
 MLA = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
 
@@ -240,7 +240,7 @@ def _of_the_text(outer):
     architecture = (outer.get("architectures") or ["none"])[0]
     if "text_config" in outer:
         config = {**outer["text_config"], "architectures": [architecture]}
-        for inherited in (*INHERITED, "_source"):
+        for inherited in INHERITED:
             if inherited in outer and config.get(inherited) is None:
                 config[inherited] = outer[inherited]
     if "vision_config" in outer or "audio_config" in outer:

@@ -1,6 +1,7 @@
 """All plans of a cluster with their verdicts, times and intervals; and the choice among them."""
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from planner import hardware, labs, memory, timing
 from planner.memory import Plan
@@ -185,10 +186,16 @@ def turning_concurrency(model, box, load, first, second):
     return None
 
 
+def smallest(candidates):
+    """The Candidate of the smallest replica that holds one request; None: there is none."""
+    fitting = [c for c in candidates if c.memory["tokens_fit"]]
+    return min(fitting, key=attrgetter("plan.gpus_per_replica", "plan.pp_size"), default=None)
+
+
 def smallest_that_fits(model, box, load):
-    """The Candidate of the smallest replica that holds one request, on up to 16 times the nodes."""
+    """The smallest of all plans, on up to 16 times the nodes; None: not even those hold it."""
     for factor in (1, 2, 4, 8, 16):
         found, _ = evaluate_all(model, replace(box, nodes=box.nodes * factor), load)
-        if fitting := [c for c in found if c.memory["tokens_fit"]]:
-            return min(fitting, key=lambda c: (c.plan.gpus_per_replica, c.plan.pp_size))
+        if fitting := smallest(found):
+            return fitting
     return None
