@@ -223,6 +223,20 @@ def read_only_course(tmp_path_factory):
     return Course(tmp_path_factory.mktemp("course"))
 
 
+def python(*words, cwd=ROOT, text=None, timeout=60, **environment):
+    """What `python words...` says in a folder; LAB_IMPL is not set unless the test names it."""
+    own = {name: value for name, value in os.environ.items() if name != "LAB_IMPL"}
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env=own | environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
 def as_recorded(folder):
     """The provenance of a capture's folder, which holds the files that it names and no other."""
     record = json.loads((folder / "provenance.json").read_text())

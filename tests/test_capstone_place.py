@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.conftest import LABS, ROOT, calls_made
+from tests.conftest import LABS, ROOT, calls_made, python
 
 CAPSTONE = ROOT / LABS / "capstone"
 sys.path.append(str(CAPSTONE))
@@ -738,11 +738,8 @@ def test_it_runs_on_the_learners_own_files(tmp_path, finished):
         for solution in labs_copy.glob("*/solution.py"):
             shutil.copy(solution, solution.with_name("starter.py"))
     path = os.pathsep.join([str(ROOT), str(labs_copy)])
-    done = subprocess.run(
-        [sys.executable, str(labs_copy / "capstone/place.py"), *GOOD],
-        env=os.environ | {"LAB_IMPL": "starter", "PYTHONPATH": path},
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
+    own = {"cwd": tmp_path, "LAB_IMPL": "starter", "PYTHONPATH": path}
+    done = python(labs_copy / "capstone/place.py", *GOOD, **own)
     if finished:
         assert done.returncode == 0 and "Choice: " in done.stdout, done.stderr
     else:

@@ -1,26 +1,17 @@
 """The lab's programs on the learner's own functions: who holds what, and what they write."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from labkit.loading import choose_lab, find_labs
 from labkit.starters import copy_course
-from tests.conftest import ROOT, as_recorded
+from tests.conftest import ROOT, as_recorded, python
 
 LAB = choose_lab("lab-01", find_labs(ROOT))
 
 
 def draw(*arguments, impl="solution", program="who_holds_what.py", lab=LAB):
-    return subprocess.run(
-        [sys.executable, lab.path / program, *arguments],
-        env=os.environ | {"LAB_IMPL": impl, "PYTHONPATH": f"{ROOT}:{lab.path.parent}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    path = f"{ROOT}:{lab.path.parent}"
+    return python(lab.path / program, *arguments, LAB_IMPL=impl, PYTHONPATH=path)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])

@@ -1,16 +1,14 @@
 """The ledger of lab 02: verdicts on logs, given parts of the solution, and the command line."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from labkit.loading import ROOT, find_labs, load_module
+from labkit.loading import find_labs, load_module
 from labkit.tasks import hints_of, tasks_of
+from tests.conftest import python
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 solution = load_module(LAB.file("solution"))
@@ -230,13 +228,7 @@ def test_sizes_of_a_capacity_must_be_positive(sizes):
 
 
 def ledger(*words, text=None):
-    return subprocess.run(
-        [sys.executable, str(LAB.path / "startup_ledger.py"), *words],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    return python(LAB.path / "startup_ledger.py", *words, text=text)
 
 
 LOG = (
@@ -314,22 +306,14 @@ def test_a_starter_that_cannot_be_imported_is_one_sentence(tmp_path, text, said)
         (tmp_path / name).symlink_to(LAB.path / name)
     if text is not None:
         (tmp_path / "starter.py").write_text(text)
-    run = subprocess.run(
-        [sys.executable, "startup_ledger.py", "-", "--config", "llama-3-8b"],
-        cwd=tmp_path,
-        env=os.environ | {"LAB_IMPL": "starter"},
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    words = ("startup_ledger.py", "-", "--config", "llama-3-8b")
+    run = python(*words, cwd=tmp_path, text="", LAB_IMPL="starter")
     assert run.returncode == 2 and run.stdout == "" and said in run.stderr
     assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
 
 
 def test_hints_are_asked_for_by_function_and_level():
-    command = [sys.executable, "-m", "pytest", "lab-02", "--hint", "treatment=2"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    run = python("-m", "pytest", "lab-02", "--hint", "treatment=2")
     assert run.returncode == 0 and run.stdout.startswith("treatment, sketch: Name the dimensions")
 
 

@@ -5,7 +5,6 @@ On a machine without vLLM these say `make vllm`. The `gpu` tests ask the same of
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from labkit.loading import find_labs, load_module
-from tests.conftest import processes_of
+from tests.conftest import processes_of, python
 
 LAB = next(lab for lab in find_labs() if lab.prefix == "lab-02")
 sys.path.append(str(LAB.path))  # as `python two_way.py` finds its own folder
@@ -63,13 +62,7 @@ def test_no_vllm_is_one_sentence():
 
 
 def page(*words, **environment):
-    return subprocess.run(
-        [sys.executable, str(LAB.path / "two_way.py"), *words],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        env=os.environ | environment,
-    )
+    return python(LAB.path / "two_way.py", *words, **environment)
 
 
 def test_the_model_is_the_same_every_time(tmp_path):

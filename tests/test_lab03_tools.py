@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from statistics import median
@@ -14,7 +13,7 @@ import pytest
 
 from labkit.loading import ROOT, choose_lab, find_labs, load_module
 from labkit.starters import derive
-from tests.conftest import as_recorded
+from tests.conftest import as_recorded, python
 
 LAB = choose_lab("lab-03", find_labs())
 sys.path.append(str(LAB.path))  # as when a program is run in the folder
@@ -29,15 +28,8 @@ bill = load_module(LAB.file("solution"))
 ROWS = share_table.read_measurements()
 
 
-def run(*command, timeout=60, **environment):
-    return subprocess.run(
-        [sys.executable, "-B", *command],
-        cwd=LAB.path,
-        env={**os.environ, "LAB_IMPL": "solution", "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+def run(*command, **environment):
+    return python("-B", *command, cwd=LAB.path, **{"PYTHONPATH": str(ROOT)} | environment)
 
 
 # --- the facts -----------------------------------------------------------------------------------
@@ -408,15 +400,8 @@ def test_where_no_number_is_an_array_numpy_is_not_needed(lab):
     """What the labs in the browser rest on: there is no numpy there."""
     without = "import sys; sys.modules['numpy'] = None; import pytest; "
     options = f"['-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', {lab!r}]"
-    run = subprocess.run(
-        [sys.executable, "-c", f"{without}sys.exit(pytest.main({options}))"],
-        env=os.environ | {"LAB_IMPL": "solution"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0 and "100/100 points" in run.stdout, run.stdout + run.stderr
+    done = python("-c", f"{without}sys.exit(pytest.main({options}))", timeout=120)
+    assert done.returncode == 0 and "100/100 points" in done.stdout, done.stdout + done.stderr
 
 
 # --- a rank's part of a step ---------------------------------------------------------------------

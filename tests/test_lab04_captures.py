@@ -1,16 +1,13 @@
 """Lab 04's recorded runs: whole, made by what is here, and reconciled with the solution."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from labkit.loading import choose_lab, find_labs, load_module
 from labkit.ranks import RanksFailed
-from tests.conftest import as_recorded
+from tests.conftest import as_recorded, python
 
 LAB = choose_lab("lab-04", find_labs())
 CAPTURES = LAB.path / "captures"
@@ -143,8 +140,8 @@ def test_a_line_is_fitted_exactly():
 def test_a_pipeline_of_processes_is_recorded(tmp_path):
     out = tmp_path / "run"
     small = ["--ranks", "2", "--stage-ms", "2", "--microbatches", "1", "3", "--repeats", "2"]
-    command = [sys.executable, "measure_pipeline.py", *small, "--no-straggler", "--out", str(out)]
-    done = subprocess.run(command, cwd=LAB.path, capture_output=True, text=True, timeout=100)
+    words = ("measure_pipeline.py", *small, "--no-straggler", "--out", out)
+    done = python(*words, cwd=LAB.path, timeout=100)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads((out / "run.json").read_text())["runs"]
     assert run["stage_ms"] == [2.0, 2.0]
@@ -162,14 +159,11 @@ def test_a_stage_that_dies_is_named():  # labkit.ranks leaves no process: test_r
 
 
 def test_a_todo_is_said_before_anything_is_measured(tmp_path):
-    command = [sys.executable, "measure_pipeline.py", "--out", str(tmp_path / "run")]
     starter = LAB.file("starter").read_text(encoding="utf-8")
     if "makespan_s is yours to write" not in starter:
         pytest.skip("the starter has been written")
-    environment = os.environ | {"LAB_IMPL": "starter"}
-    done = subprocess.run(
-        command, cwd=LAB.path, capture_output=True, text=True, timeout=60, env=environment
-    )
+    words = ("measure_pipeline.py", "--out", tmp_path / "run")
+    done = python(*words, cwd=LAB.path, LAB_IMPL="starter")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("measure_pipeline.py: lab-04 · makespan_s is yours to write")
 

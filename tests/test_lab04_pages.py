@@ -1,9 +1,6 @@
 """Lab 04's drawings: true to the code, well formed, in the colours of the page."""
 
-import os
 import shutil
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from labkit.loading import ROOT, choose_lab, find_labs, load_module
 from labkit.starters import derive
 from labkit.tasks import hints_of, tasks_of
+from tests.conftest import python
 
 LAB = choose_lab("lab-04", find_labs())
 SVG = "{http://www.w3.org/2000/svg}"
@@ -18,15 +16,7 @@ solution, grid = map(load_module, (LAB.file("solution"), LAB.path / "grid.py"))
 
 
 def run_grid(*arguments, folder=LAB.path, **environment):
-    clean = {k: v for k, v in os.environ.items() if k != "LAB_IMPL"}
-    return subprocess.run(
-        [sys.executable, "grid.py", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=clean | environment,
-    )
+    return python("grid.py", *arguments, cwd=folder, **environment)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from labkit.loading import ROOT, find_labs, load_module
-from tests.conftest import processes_of
+from tests.conftest import processes_of, python
 
 LABS = ROOT / "phase-10-distributed-inference" / "labs"
 LAB = LABS / "lab-05-experts"
@@ -133,9 +133,7 @@ def test_a_wrong_function_is_named_and_an_unwritten_one_leaves_its_column_empty(
 
 
 def test_no_vllm_is_one_sentence():
-    environment = os.environ | {"LAB_VLLM_PYTHON": "/nowhere/python"}
-    command = [sys.executable, str(LAB / "experts.py")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
+    ran = python(LAB / "experts.py", LAB_VLLM_PYTHON="/nowhere/python")
     assert ran.returncode != 0 and ran.stdout.count("\n") == 1  # whose functions would answer
     assert ran.stderr.count("\n") == 1 and "LAB_VLLM_PYTHON=/nowhere/python" in ran.stderr
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from labkit.loading import ROOT, choose_lab, find_labs, load_chosen, load_module
+from tests.conftest import python
 
 LAB = choose_lab("lab-06", find_labs())
 CAPSTONE = choose_lab("capstone", find_labs())
@@ -35,9 +36,7 @@ def simulate():
 
 
 def clinic(*words, **environment):
-    command = [sys.executable, str(LAB.path / "clinic.py"), *words]
-    own = {name: value for name, value in os.environ.items() if name != "LAB_IMPL"} | environment
-    return subprocess.run(command, capture_output=True, text=True, env=own, cwd=ROOT)
+    return python(LAB.path / "clinic.py", *words, **environment)
 
 
 def test_a_thousand_simulated_runs_are_diagnosed_right(solution, simulate):

@@ -3,7 +3,6 @@
 import functools
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,8 +14,11 @@ sys.path.insert(1, str(Path(__file__).resolve().parent))  # the ranks import toy
 
 from tensor_parallel_toy.launch import launch  # noqa: E402
 
+from tests.conftest import python  # noqa: E402
+
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
+TEST = ("-m", "tensor_parallel_toy", "test", "--ranks", "2")
 WORK = {  # ranks -> name -> a function of toy_workers, and its link
     2: {
         "one rank": ("each_alone", "auto"),
@@ -102,13 +104,8 @@ def test_what_all_ranks_refuse_is_said_on_each(what):
 
 
 def test_the_command_runs_from_the_labs_folder_and_under_torchrun():
-    command = [
-        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),  # a free port
-        *("-m", "tensor_parallel_toy", "test", "--ranks", "2"),
-    ]
-    ran = subprocess.run(
-        [sys.executable, *command], cwd=LAB, capture_output=True, text=True, timeout=170
-    )
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")  # free port
+    ran = python(*torchrun, *TEST, cwd=LAB, timeout=170)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert ran.stdout.startswith("by the reference, solution.py of lab 02")
     assert "6 cases, 0 wrong" in ran.stdout
@@ -126,16 +123,14 @@ def test_the_learners_schedules_drive_the_layers(tmp_path):
     )
     spoilt = text.replace('[["wait_send", "x", rank, peer] for peer in ahead]', "[]")
     assert marked != text != spoilt
-    command = [sys.executable, "-m", "tensor_parallel_toy", "test", "--ranks", "2"]
     path = os.pathsep.join([str(LAB.parents[2]), str(LAB.parent)])
-    environment = os.environ | {"LAB_IMPL": "starter", "PYTHONPATH": path}
-    options = {"cwd": lab, "env": environment, "capture_output": True, "text": True}
+    options = {"cwd": lab, "timeout": 120, "LAB_IMPL": "starter", "PYTHONPATH": path}
     (lab / "starter.py").write_text(marked)
-    ran = subprocess.run(command, **options, timeout=120)
+    ran = python(*TEST, **options)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("by your starter.py of lab 02")
     assert ran.stdout.count("mine 0") > 10  # in the ranks, not only where it is looked at before
     (lab / "starter.py").write_text(spoilt)
-    ran = subprocess.run(command, **options, timeout=120)
+    ran = python(*TEST, **options)
     assert ran.returncode == 1 and "returns without wait_send of x[" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1

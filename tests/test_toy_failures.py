@@ -1,6 +1,5 @@
 """Lab 02's Torch package when something goes wrong: one sentence per rank, nothing left behind."""
 
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from tensor_parallel_toy.config import ModelConfig  # noqa: E402
 from tensor_parallel_toy.launch import launch  # noqa: E402
 
 from labkit.ranks import RanksFailed  # noqa: E402
+from tests.conftest import python  # noqa: E402
 
 TIMEOUT_S = 2
 
@@ -83,20 +83,13 @@ def test_a_size_that_does_not_divide_is_named(sizes, words):
     ],
 )
 def test_the_command_line_refuses_in_one_line(options, says):
-    ran = subprocess.run(
-        [sys.executable, "-m", "tensor_parallel_toy", "profile", *options],
-        cwd=LAB,
-        capture_output=True,
-        text=True,
-    )
+    ran = python("-m", "tensor_parallel_toy", "profile", *options, cwd=LAB)
     assert ran.returncode == 1
     assert ran.stderr.strip() == says
 
 
 def test_started_as_a_file_it_says_how_to_start_it():
-    ran = subprocess.run(
-        [sys.executable, "tensor_parallel_toy", "test"], cwd=LAB, capture_output=True, text=True
-    )
+    ran = python("tensor_parallel_toy", "test", cwd=LAB)
     assert "from lab 02's folder as a module: python -m tensor_parallel_toy test" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
 

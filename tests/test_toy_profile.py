@@ -2,14 +2,13 @@
 
 import json
 import math
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import as_recorded
+from tests.conftest import as_recorded, python
 
 LAB = next((Path(__file__).resolve().parent.parent).glob("phase-10*/labs/lab-02-*"))
 sys.path.insert(0, str(LAB))
@@ -25,10 +24,8 @@ TINY = (
 
 
 def run_profile(folder, *options):
-    command = [sys.executable, "-m", "tensor_parallel_toy", "profile", *TINY.split(), *options]
-    return subprocess.run(
-        [*command, "--out", str(folder)], cwd=LAB, capture_output=True, text=True, timeout=110
-    )
+    words = ("-m", "tensor_parallel_toy", "profile", *TINY.split(), *options, "--out", folder)
+    return python(*words, cwd=LAB, timeout=110)
 
 
 def profile(folder, *options):

@@ -82,14 +82,12 @@ def _cut(model, plan):
     counts = labs.ledger().stage_layers(model.num_layers, plan.pp_size)
     cut = {id(layer): layer for layer in model.layers}  # equal layers are one list
     cut = {key: _sizes(model, layer, plan) for key, layer in cut.items()}
-    made, stages, first = {}, [], 0
-    where = {0: ("first", "both"), plan.pp_size - 1: ("last", "both")}
-    if plan.pp_size == 1:
-        where = {0: ("first", "both", "last")}
+    made, stages, first, last = {}, [], 0, plan.pp_size - 1
     for stage, count in enumerate(counts):
         rank = Rank(layers=range(first, first + count))
         first += count
-        kind = (where.get(stage), *(id(model.layers[number]) for number in rank.layers))
+        here = {"first": stage == 0, "last": stage == last, "both": stage in (0, last)}
+        kind = (*here.values(), *(id(model.layers[number]) for number in rank.layers))
         stages.append(made.setdefault(kind, rank))
         if stages[-1] is not rank:
             continue
@@ -97,8 +95,8 @@ def _cut(model, plan):
             _add(rank, cut[id(model.layers[number])])
             if model.attention[number] != "state":
                 rank.attention_width += _attention_width(model) / plan.tp_size
-        outside = [entry for entry in model.outside if entry["where"] in where.get(stage, ())]
-        _add(rank, _sizes(model, outside, plan, last=stage == plan.pp_size - 1))
+        outside = [entry for entry in model.outside if here[entry["where"]]]
+        _add(rank, _sizes(model, outside, plan, last=stage == last))
     return stages
 
 

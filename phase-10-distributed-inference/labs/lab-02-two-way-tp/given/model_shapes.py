@@ -175,8 +175,8 @@ def on_stage(parameter, model, pp_size, pp_rank):
     first, last = pp_rank == 0, pp_rank == pp_size - 1
     if isinstance(where, str):
         return {"first": first, "last": last, "both": first or last}[where]
-    start = sum(stage_layers(model["num_layers"], pp_size)[:pp_rank])
-    return start <= where < start + stage_layers(model["num_layers"], pp_size)[pp_rank]
+    counts = stage_layers(model["num_layers"], pp_size)
+    return sum(counts[:pp_rank]) <= where < sum(counts[: pp_rank + 1])
 
 
 def allocated_bytes(num_bytes):

@@ -153,9 +153,9 @@ def _peer_lines(log, tp_size, pp_size):
     """Ranks of one stage hold the same bytes: the heaviest against the lightest."""
     weights = _weighed(log)
     for stage in range(pp_size):
-        peers = [w for w in weights if pp_size == 1 or (w["rank"] or 0) // tp_size == stage]
+        peers = weights
         if pp_size > 1:
-            peers = [worker for worker in peers if worker["rank"] is not None]
+            peers = [w for w in weights if w["rank"] is not None and w["rank"] // tp_size == stage]
         if len(peers) < 2:
             continue
         least = min(peers, key=lambda worker: worker["weights_gib"])
