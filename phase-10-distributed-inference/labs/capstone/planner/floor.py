@@ -2,12 +2,11 @@
 
 Labs 02 to 04 price these four and nothing else. Asked with the best constants of a box they are a
 lower bound of what the planner says of its best box; tests/test_floor.py holds that on a thousand
-drawn cases. What the planner adds (gaps, waits, the host, other people's prompts) is not divided by
+drawn cases, for which the rings here are its own and not the planner's. What the planner adds (gaps, waits, the host, other people's prompts) is not divided by
 any split, so the floor is the part of a step that a split changes.
 """
 
 import math
-from dataclasses import replace
 
 from planner import hardware, labs, memory, plans, timing
 
@@ -18,20 +17,20 @@ def terms(model, plan, box, batch, context, kv_bytes=2):
     batch: sequences of one replica; context: tokens that each has behind it. "reading" is the
     higher of two roofs, so arithmetic above the ridge. "total" sums the four.
     """
-    fixed = _at_its_best(box)
+    fixed = box.at(hardware.BEST)
     speed, flops = fixed.memory_bytes_per_s, fixed.flops_per_s(model.quantisation.compute_bits)
     micro = batch / max(1, min(plan.pp_size, int(batch))) / plan.copies
     weights, used = _weights(model, plan)
     roofs = (speed, max(1, int(micro)), flops, weights / used)
     layers = model.kv_layers(range(model.num_layers), kv_bytes)
     held = memory.sequence_bytes({"layers": layers}, plan, context)
-    link = fixed.box.network if plan.tp_size >= box.gpus_per_node else fixed.box.link
+    link = box.network if plan.tp_size >= box.gpus_per_node else box.link
     crossing = micro * model.hidden_size * timing.ACTIVATION_BYTES
     found = {
         "reading": labs.bill().step_s(weights, 1, *roofs),
         "cache": micro * held / speed,
-        "messages": _messages_s(model, plan, fixed, micro),
-        "boundaries": (plan.pp_size - 1) * crossing / fixed.line(link, 2)[2],
+        "messages": _messages_s(model, plan, box, micro),
+        "boundaries": (plan.pp_size - 1) * crossing / _best(link)[2],
     }
     return found | {"total": sum(found.values())}
 
@@ -53,35 +52,60 @@ def _weights(model, plan):
     return size, used
 
 
-def _messages_s(model, plan, fixed, tokens):
-    """Least seconds of a step's messages; fixed: the box at its best."""
-    if plan.copies == 1:
-        count, _ = labs.bill().step_messages(model.num_layers, 1, model.hidden_size, 2)
-        payload = timing.ACTIVATION_BYTES * tokens * model.hidden_size
-        return count * fixed.all_reduce_s(plan.tp_size, payload)
-    sparse, tokens = sum(model.experts_in), max(1, int(tokens))
-    if plan.back_end == memory.GATHERED:  # one ring, there and back
-        size = tokens * timing.gathered_payload(model, plan.ep_size)
-        return sparse * fixed.ring_s(plan.ep_size, size)
-    there_and_back = labs.bill().expert_parallel_bytes(tokens, model.top_k, model.hidden_size)
-    return sparse * sum(fixed.all_to_all_s(plan.ep_size, size) for size in there_and_back)
+def _messages_s(model, plan, box, tokens):
+    bill, payload = labs.bill(), timing.ACTIVATION_BYTES * tokens * model.hidden_size
+    if plan.copies > 1 and plan.back_end == memory.GATHERED:  # one ring, there and back
+        size = max(1, int(tokens)) * timing.gathered_payload(model, plan.ep_size)
+        return sum(model.experts_in) * _ring_s(box, plan.ep_size, size)
+    if plan.copies > 1:  # DeepEP's bytes, there and back; only the wire
+        found = bill.expert_parallel_bytes(max(1, int(tokens)), model.top_k, model.hidden_size)
+        wire, away = _best(box.link), 1.0
+        if plan.ep_size > box.gpus_per_node:
+            wire, away = _best(box.network), (plan.ep_size - box.gpus_per_node) / (plan.ep_size - 1)
+        return sum(model.experts_in) * sum(
+            bill.all_to_all_s(plan.ep_size, n * away, *wire) for n in found
+        )
+    if plan.tp_size == 1:
+        return 0.0
+    count, _ = bill.step_messages(model.num_layers, 1, model.hidden_size, 2)
+    inside, ranks = _best(box.link), plan.tp_size
+    if ranks <= box.gpus_per_node:
+        kernel = box.link["kernel_us"]
+        ways = [_ring_s(box, ranks, payload)]
+        if kernel:
+            ways.append(bill.one_shot_all_reduce_s(ranks, payload, min(kernel) * 1e-6, inside[2]))
+            ways.append(bill.two_shot_all_reduce_s(ranks, payload, min(kernel) * 1e-6, inside[2]))
+        return count * min(ways)
+    return count * _ring_s(box, ranks, payload)
 
 
-def _at_its_best(box):
-    """The box with the best of each constant; a link with its best bandwidth for all ranks."""
+def _ring_s(box, ranks, payload_bytes):
+    """A ring within a node, or one over the nodes of one in each."""
+    bill, inside = labs.bill(), _best(box.link)
+    if ranks <= box.gpus_per_node:
+        return bill.ring_all_reduce_s(ranks, payload_bytes, *inside)
+    if box.gpus_per_node == 1:
+        return bill.ring_all_reduce_s(ranks, payload_bytes, *_best(box.network))
+    shape = (ranks // box.gpus_per_node, box.gpus_per_node, payload_bytes)
+    c_s, a_s, busbw = _best(box.network)
+    return bill.hierarchical_all_reduce_s(*shape, min(c_s, inside[0]), *inside[1:], a_s, busbw)
 
-    def best(link):
-        now = hardware.between(link, hardware.BEST)
-        return now | {"busbw_gb_per_s": {"2": max(now["busbw_gb_per_s"].values())}}
 
-    return replace(box, link=best(box.link), network=best(box.network)).at(hardware.BEST)
+def _best(link):
+    """(c, a, busbw) of a link, the best of each: SI units."""
+    speeds = [speed for row in link["busbw_gb_per_s"].values() for speed in _ends(row)]
+    return min(_ends(link["c_us"])) * 1e-6, min(_ends(link["a_us"])) * 1e-6, max(speeds) * 1e9
+
+
+def _ends(value):
+    return value if isinstance(value, list) else [value]
 
 
 def beside(model, plan, box, load):
     """{"floor", "typical", "best", "worst", "terms"} of one decode step under a load, in seconds.
 
     With the clients of the fullest replica all running, halfway through their answers; "terms" are
-    the planner's, typical, without prompts.
+    the planner's, typical, without prompts. None where the batch does not fit.
     """
     clients = -(-load.concurrency // plan.replicas)
     context = load.prompt + load.output / 2
