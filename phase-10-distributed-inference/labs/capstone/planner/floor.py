@@ -2,8 +2,9 @@
 
 Labs 02 to 04 price these four and nothing else. Asked with the best constants of a box they are a
 lower bound of what the planner says of its best box; tests/test_floor.py holds that on a thousand
-drawn cases, for which the rings here are its own and not the planner's. What the planner adds (gaps, waits, the host, other people's prompts) is not divided by
-any split, so the floor is the part of a step that a split changes.
+drawn cases, for which the rings here are its own and not the planner's. What the planner adds
+(gaps, waits, the host, other people's prompts) is not divided by any split, so the floor is the
+part of a step that a split changes.
 """
 
 import math
