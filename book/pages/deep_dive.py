@@ -1,8 +1,10 @@
 """What a step of the 8B model reads, meets and gathers."""
 
+import re
+
 import figures
 from labbook.amounts import KIB, human_bytes
-from labbook.labs import fact, model, solution
+from labbook.labs import fact, model, quotations, solution
 
 lab02 = solution("lab-02")
 
@@ -28,3 +30,8 @@ step = lab02.collectives_per_step(shape, 2, 1, 1, element_bytes=2)
 scores, added = step["all_gather_bytes"], step["all_reduce_bytes"]
 launch_s, hop_s, busbw = figures.cost.middle("NVLink 4")
 equal = (launch_s + hop_s) * busbw / (scores / 2)  # requests whose bytes take as long
+
+order = (
+    "FLASHINFER_PCIE_IPC FLASHINFER NCCL_SYMM_MEM QUICK_REDUCE AITER_CUSTOM CUSTOM SYMM_MEM PYNCCL"
+)
+in_this_order = re.findall(r'"(\w+)"', quotations()["quotes"]["dispatch"]["text"]) == order.split()

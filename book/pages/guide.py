@@ -29,7 +29,11 @@ for (clients, rates), first in zip(plans.items(), best, strict=True):
     rows.append([f"{clients:,}", *(f"{bold[n]}{rates[n]:,.0f}{bold[n]}" for n in names)])
 eight64 = figures.times.rate(tp=8, clients=64)
 last = 8 * lab02.rank_weights(small, 1, 8, 7)["parameters_bytes"] / read8
+worst = plans[64]["8 x TP1"] / plans[64]["TP1 x PP8"]
+last_stage_is_why = set(smallest) == {"TP1 x PP8"} and abs(worst / last - 1) < 0.1
 ahead = {n: rates["TP8"] / rates["8 x TP1"] for n, rates in plans.items()}
 
 tokens, top_k, width = 128, 8, 7168  # the setting that DeepEP publishes
 dispatch, combine = lab03.expert_parallel_bytes(tokens, top_k, width)
+choices = tokens * top_k * width
+in_8_and_16_bits = (dispatch, combine) == (choices * (1 + 4 / 128), choices * 2)

@@ -8,6 +8,16 @@ lab04 = solution("lab-04")
 step, rate = figures.times.step, figures.times.rate
 slow_bubble = 1 - lab04.Fraction(8 * (1 + 1 + 2 + 1), 4 * lab04.makespan_s([1, 1, 2, 1], 8))
 one, lone, four, batch4 = step(), step(pp=4), step(pp=4, clients=4), step(clients=4)
+lone_waits = lone["best"] >= one["best"] and lone["typical"] >= one["typical"]
+four_gain_nothing = (
+    four["typical"] > batch4["typical"] / 1.02 and four["floor"] > 0.9 * batch4["floor"]
+)
+slow = [lab04.makespan_s(stages, 8) for stages in ([1, 1, 2, 1], [1, 1, 1, 2], [1, 1, 1, 1])]
+took_11_now_19 = slow == [19, 19, 11]
+wherever_it_stands = all(
+    lab04.makespan_s([k, 10, 10, 10], 32) == lab04.makespan_s([10, 10, 10, k], 32)
+    for k in (11, 15, 20)
+)
 by_flight = [lab04.decode_steps_per_s(4, n, 4, 1) for n in range(1, 41)]  # a hop lasts a stage
 full_at = by_flight.index(max(by_flight)) + 1
 split_rows = []

@@ -13,3 +13,9 @@ held = {name: max(lab04.peak_live_activations(order)) for name, order in grids.i
 crossings = dict(zip(grids, (3, 3, 7), strict=True))
 rows = [[name, bubbles[name], held[name], crossings[name]] for name in grids]
 rows[2][2] = f"{rows[2][2]}, half as large"
+thirds = [bubbles[n] for n in ("GPipe", "1F1B", "interleaved, two chunks")]
+as_answered = thirds == [lab04.Fraction(3, n) for n in (11, 11, 19)] and [*held.values()] == [
+    8,
+    4,
+    11,
+]
