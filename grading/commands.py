@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 
 from grading import pages, similar
 from grading import questions as asked
@@ -14,23 +15,21 @@ from grading.handins import collect
 from grading.roster import (
     assign,
     mark_late,
+    named,
     read_adjustments,
     read_roster,
     share_in_groups,
-    spellings,
 )
 from grading.text import Problem, clean, count
 from labkit.loading import choose_lab
 
 FINE, LOOK = 0, 1
 MOST_LINES = 40
+MOST_AT_DASK = 500  # a thread waits for each
 
 
 def lab_named(name) -> str:
     """`01`, `1`, `lab-01`, `lab-01-tp-sharding-math` or `capstone` -> `lab-01` or `capstone`."""
-    number, _, rest = name.removeprefix("lab-").partition("-")
-    if number.isdigit():
-        name = "-".join(filter(None, ("lab", number.zfill(2), rest)))
     try:
         return choose_lab(name, list(labs().values())).prefix
     except ValueError:
@@ -47,7 +46,7 @@ def run(options) -> int:
             f"--out {options.out} lies within the hand-ins, where a student's folder may have its "
             "name: give one elsewhere, such as --out ../grades"
         )
-    people = _people(book)
+    people = read_roster(book.folder / "roster.csv")
     only = lab_named(options.lab) if options.lab else None
     single = options.student or (options.handins.suffix == ".py" and "student") or None
     found = collect(options.handins, labs(), only, options.pattern, single)
@@ -93,11 +92,6 @@ def _kept(grades, handins):
     return [(s, f"{lab} {why}") for s, lab in kept if (s, lab) not in here]
 
 
-def _people(book):
-    path = book.folder / "roster.csv"
-    return read_roster(path) if path.exists() else []
-
-
 def _tell(label, those):
     """A line for each (whose, why), of which there may be many."""
     for whose, why in those[:MOST_LINES]:
@@ -112,15 +106,13 @@ def _grade_all(book, handins, options):
     for one in (one for one in handins if not book.stands(one)):
         book.keep_source(one)
         if one.source is None:
-            book.write(one, nothing(one), 0.0)
+            book.write(one, nothing(one))
         else:  # the same file, such as a group's, is graded once
             jobs.setdefault((one.lab, one.source), []).append(one)
     started, new = time.monotonic(), sum(map(len, jobs.values()))
     print(f"{new} to grade ({count(len(jobs), 'different file')}); the others stand as they are.")
-    for n, (those, entry) in enumerate(_graded(book, list(jobs.values()), options), 1):
-        if isinstance(entry, Exception):
-            why = f"{those[0].lab}: the grader itself failed, so there is no score: {entry}"
-            held += [(one.student, f"{why}; run the same command again") for one in those]
+    for n, those in enumerate(_graded(book, list(jobs.values()), options), 1):
+        held += those
         if sys.stdout.isatty():
             print(f"\r{n} of {len(jobs)}", end="" if n < len(jobs) else "\r", flush=True)
     if jobs:
@@ -130,42 +122,41 @@ def _grade_all(book, handins, options):
 
 
 def _graded(book, jobs, options):
-    """(the hand-ins of a job, its entry or an exception) as they are done; entries are kept."""
+    """Grade a hand-in of each job for all of it; [(student, why)] of those that cannot be."""
     secret = book.secret()
 
-    def kept(those, entry, seconds):
-        for one in those if not isinstance(entry, Exception) else ():
-            book.write(one, entry, seconds)
-        return those, entry
-
-    if options.dask:
+    def job(those, grade):
+        lab = those[0].lab
         try:
-            from grading.dask import grade_all
-        except ModuleNotFoundError as error:
-            how = ".venv/bin/python -m pip install --group cluster"
-            raise Problem(f"--dask needs {error.name}, which is not installed: {how}") from None
-        sources = [(those[0].source, those[0].lab) for those in jobs]
-        for n, entry, seconds in grade_all(options.dask, sources, secret):
-            yield kept(jobs[n], entry, seconds)
-        return
-
-    def job(those):
-        started = time.monotonic()
-        try:
-            path = book.source(those[0].student, those[0].lab)
-            entry = grade(path, those[0].lab, secret=secret)
+            entry = grade(book.source(those[0].student, lab), lab, secret=secret)
         except NoCell:  # of this machine: it ends the run
             raise
         except Exception as error:
-            entry = error
-        return kept(those, entry, time.monotonic() - started)  # before this thread's next one
+            why = f"{lab}: the grader itself failed, so there is no score: {error}"
+            return [(one.student, f"{why}; run the same command again") for one in those]
+        for one in those:  # before this thread's next one
+            book.write(one, entry)
+        return []
 
-    with ThreadPoolExecutor(max(1, options.workers or len(os.sched_getaffinity(0)))) as pool:
+    at_once = options.workers or (MOST_AT_DASK if options.dask else len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(max(1, at_once)) as pool, _grader(options.dask) as grade:
         try:
-            for done in as_completed([pool.submit(job, those) for those in jobs]):
+            for done in as_completed([pool.submit(job, those, grade) for those in jobs]):
                 yield done.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _grader(address):
+    """What gives `grade`: of this machine, or of the workers of a Dask scheduler."""
+    if not address:
+        return nullcontext(grade)
+    try:
+        from grading.dask import grader
+    except ModuleNotFoundError as error:
+        how = ".venv/bin/python -m pip install --group cluster"
+        raise Problem(f"--dask needs {error.name}, which is not installed: {how}") from None
+    return grader(address)
 
 
 def load_grades(book, people=(), handins=()) -> Grades:
@@ -175,10 +166,8 @@ def load_grades(book, people=(), handins=()) -> Grades:
         shown = {one.student for one in handins} | {person.student for person in people}
         table = {student: row for student, row in table.items() if student in shown}
     grades = Grades(book, table, list(people))
-    path = book.folder / "adjust.csv"
-    if path.exists():
-        found = read_adjustments(path, grades.students, list(labs()))
-        grades.adjustments, grades.questions = found
+    found = read_adjustments(book.folder / "adjust.csv", grades.students, lab_named)
+    grades.adjustments, grades.questions = found
     return grades
 
 
@@ -216,8 +205,7 @@ def _opened(options, wanted):
     grades = load_grades(Gradebook(options.out.resolve()))
     if not grades.table:
         raise Problem(f"no grades in {options.out}; `python -m grading run` makes some")
-    those = [name for name in grades.students if name == wanted]
-    those = those or [name for name in grades.students if spellings(name) & spellings(wanted)]
+    those = named(grades.students, wanted)
     those = those or [name for name in grades.students if wanted.casefold() in name.casefold()]
     if wanted and len(those) != 1:
         some = ", ".join((those or grades.students)[:8])

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,15 +30,15 @@ _idle = {}  # (lab, limits) -> pytests that wait
 
 
 def grade(source: Path, lab: str, *, secret: str, limits: Limits = USUAL) -> dict:
-    """labkit's entry of this lab (labkit.scoreboard) for the file, and `notes`: sentences.
+    """labkit's entry of this lab (labkit.scoreboard), with `notes`, sentences, and `seconds`.
 
     secret: hexadecimal; mixed into what the checks draw, with the file's own hash. "" leaves the
     published numbers. NoCell when this machine makes no cell, RuntimeError when no result came.
     """
-    lab, data = choose_lab(lab, find_labs()), Path(source).read_bytes()
-    entry = _from_tests(lab, data, secret, limits)
-    entry |= {"file": Path(source).name, "sha256": hashlib.sha256(data).hexdigest()}
-    return _inert(entry)
+    lab, data, started = choose_lab(lab, find_labs()), source.read_bytes(), time.monotonic()
+    entry = _inert(_from_tests(lab, data, secret, limits))
+    entry |= {"file": source.name, "sha256": hashlib.sha256(data).hexdigest()}
+    return entry | {"seconds": round(time.monotonic() - started, 2)}
 
 
 def _from_tests(lab, data, secret, limits):

@@ -114,14 +114,14 @@ class Gradebook:
         else:
             replace_file(path, one.source)
 
-    def write(self, one: HandIn, entry: dict, seconds: float):
+    def write(self, one: HandIn, entry: dict):
         """Keep the entry that labkit (or `nothing`) made of a hand-in."""
         entry = dict(entry)
-        notes = [*one.notes, *entry.pop("notes", [])]
+        seconds, notes = entry.pop("seconds", 0.0), [*one.notes, *entry.pop("notes", [])]
         record = {"schema": "lab-scores/1", "implementation": "starter", "student": one.student}
         record |= {"handin": one.where, "shape": one.shape, "digest": self.digest(one)}
         record["graded_at"] = datetime.now().astimezone().isoformat(timespec="seconds")
-        record |= {"seconds": round(seconds, 2), "late": one.late, "notes": notes, "labs": [entry]}
+        record |= {"seconds": seconds, "late": one.late, "notes": notes, "labs": [entry]}
         text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         replace_file(self.path(one.student, one.lab), text.encode("utf-8", "replace"))
 

@@ -14,7 +14,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from grading.handins import HandIn
 from grading.text import Problem, clean, folded
@@ -59,11 +58,13 @@ class Person:
 def read_table(path, *needed) -> list[dict]:
     """The lines of a CSV file as Excel or a platform saves it, by headers in small letters.
 
-    needed: sets of columns, of which one must be there.
+    needed: sets of columns, of which one must be there. No file has no lines.
     """
     try:
-        data = Path(path).read_bytes()
+        data = path.read_bytes()
         text = data.decode("utf-8-sig")
+    except FileNotFoundError:
+        return []
     except OSError as error:
         raise Problem(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
@@ -110,6 +111,12 @@ def spellings(name) -> set[str]:
     first, comma, last = name.partition(",")
     words = f"{last} {first}".split() if comma else first.split()
     return {folded(" ".join(words)), folded(" ".join(words[-1:] + words[:-1]))} - {""}
+
+
+def named(students, wanted) -> list[str]:
+    """Those who are called so, or else so in the other order."""
+    exact = [name for name in students if name == wanted]
+    return exact or [name for name in students if spellings(name) & spellings(wanted)]
 
 
 # --- whose is it -------------------------------------------------------------------------------
@@ -253,27 +260,23 @@ class Adjustment:
     why: str
 
 
-def read_adjustments(path, students, labs) -> tuple[list[Adjustment], list]:
-    """([what adjust.csv says], [(whose, why a line of it counts for nobody)])."""
+def read_adjustments(path, students, lab_named) -> tuple[list[Adjustment], list]:
+    """([what adjust.csv says], [(whose, why a line of it counts for nobody)]).
+
+    lab_named: gives the prefix of a lab, or a Problem.
+    """
     found, questions = [], []
     for n, line in enumerate(read_table(path, {"student", "lab", "points", "why"}), start=2):
-        name, number = line["student"], line["lab"].lower().removeprefix("lab-").zfill(2)
-        those = [one for one in students if one == name]
-        those = those or [one for one in students if spellings(one) & spellings(name)]
-        lab = next((lab for lab in labs if lab in (line["lab"].lower(), f"lab-{number}")), None)
-        try:
-            points = int(line["points"].replace("\u2212", "-"))
-        except ValueError:
-            points = None
+        those = named(students, line["student"])
         many = f"could be {' or '.join(sorted(those))}" if those else "is no student here"
-        for wrong, problem in (
-            (len(those) != 1, f"{name!r} {many}"),
-            (lab is None, f"{line['lab']!r} is no lab; there are {', '.join(labs)}"),
-            (points is None, f"{line['points']!r} is no whole number of points"),
-        ):
-            if wrong:
-                questions.append((f"adjust.csv line {n}", f"{problem}; it counts for nobody"))
-                break
-        else:
+        try:
+            if len(those) != 1:
+                raise Problem(f"{line['student']!r} {many}")
+            lab, points = lab_named(line["lab"]), int(line["points"].replace("\u2212", "-"))
             found.append(Adjustment(those[0], lab, points, line["why"]))
+        except Problem as problem:
+            questions.append((f"adjust.csv line {n}", f"{problem}; it counts for nobody"))
+        except ValueError:
+            why = f"{line['points']!r} is no whole number of points; it counts for nobody"
+            questions.append((f"adjust.csv line {n}", why))
     return found, questions

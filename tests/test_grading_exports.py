@@ -42,7 +42,7 @@ def grades_of(folder, rows, people=(), **more):
         for name, value in about.items():
             setattr(one, name, value)
         book.keep_source(one)
-        book.write(one, result, 0.5)
+        book.write(one, result)
     return Grades(book, book.records(), list(people), **more)
 
 

@@ -25,7 +25,7 @@ def book_of(folder, *rows):
     for student, lab, source in rows:
         one = HandIn(student, lab, student, "plain", source)
         book.keep_source(one)
-        book.write(one, entry(), 0)
+        book.write(one, entry())
     return book, book.records()
 
 

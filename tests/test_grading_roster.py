@@ -4,6 +4,7 @@ from datetime import datetime
 
 import pytest
 
+from grading.commands import lab_named
 from grading.gradebook import labs
 from grading.handins import HandIn, collect
 from grading.roster import (
@@ -207,7 +208,7 @@ def test_adjustments_name_people_in_either_order_and_never_vanish(tmp_path):
     lines = ["student,lab,points,why", "Jane Doe,01,-10,late", '"Poe, Bo",lab-01,+5,oral']
     lines += ["Nobody,01,5,x", "Jane Doe,07,5,x", "Jane Doe,1,five,x", "Jane Doe,capstone,−3,x"]
     path.write_text("\n".join(lines), encoding="utf-8")
-    found, questions = read_adjustments(path, ["Doe, Jane", "Bo Poe"], list(labs()))
+    found, questions = read_adjustments(path, ["Doe, Jane", "Bo Poe"], lab_named)
     assert [(a.student, a.lab, a.points) for a in found] == [
         ("Doe, Jane", "lab-01", -10),
         ("Bo Poe", "lab-01", 5),
