@@ -241,14 +241,16 @@ def _ratio(actual, expected, units=True):
     long = actual != float(f"{actual:.4g}")  # of five digits and more it is no chance
     if long and any(actual == round(expected, digits) for digits in range(13)):
         return "; it is the expected one, rounded"
-    factor = Fraction(ratio).limit_denominator(16)
-    if (
-        factor not in (0, 1)
-        and abs(factor.numerator) <= 16
-        and abs(ratio / float(factor) - 1) < 1e-9
-    ):
-        return f"; it is {factor} times the expected one"
-    return ""
+    factor = _simple(ratio, 16)
+    return f"; it is {factor} times the expected one" if factor else ""
+
+
+def _simple(ratio, most):
+    """The fraction of two numbers up to `most` that it is, but for rounding; None for 0 and 1."""
+    factor = Fraction(ratio).limit_denominator(most) if math.isfinite(ratio) else 0
+    if factor in (0, 1) or abs(factor.numerator) > most or abs(ratio / factor - 1) >= 1e-9:
+        return None
+    return factor
 
 
 def _pattern(actual, expected, atol):
@@ -258,13 +260,9 @@ def _pattern(actual, expected, atol):
     scale = float(abs(expected).max())
     if scale == 0:
         return ""
-    ratio = float((actual * expected).sum() / (expected * expected).sum())
-    for top in range(1, 9):
-        for bottom in range(1, 9):
-            factor = Fraction(top, bottom)
-            if factor != 1 and abs(ratio - factor) < 1e-9 * top:
-                if abs(actual - float(factor) * expected).max() <= 8 * atol + 1e-9 * scale:
-                    return f"; every element is {factor} times the expected one"
+    factor = _simple(float((actual * expected).sum() / (expected * expected).sum()), 8)
+    if factor and abs(actual - float(factor) * expected).max() <= 8 * atol + 1e-9 * scale:
+        return f"; every element is {factor} times the expected one"
     shift = actual - expected
     if shift.std() <= atol and abs(shift.mean()) > atol:
         return f"; every element is {shift.mean():+.6g} away"

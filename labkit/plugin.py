@@ -6,7 +6,6 @@ all of them share in labkit.session.
 """
 
 import importlib.util
-import inspect
 import sys
 from collections import Counter
 from pathlib import Path
@@ -25,7 +24,6 @@ from labkit.loading import (
 from labkit.mistakes import find_hint, read_bank
 from labkit.mistakes.further import Apart, further_calls, run_apart
 from labkit.needs import NOT_HERE, missing
-from labkit.reads import narrowed
 from labkit.recorder import Recorder
 from labkit.scoreboard import Scoreboard
 from labkit.session import RECORDER, STATE, State
@@ -157,31 +155,14 @@ def lab(request):
 
 def recorder_of(lab, implementation):
     """A Recorder whose words about a call are those of the checks of this lab."""
-    return Recorder(implementation, _names(lab), reads=_reads(lab))
 
-
-def _names(lab):
-    """A function's parameters, as the solution has them: for the words about a call."""
-
-    def names(function):
+    def reference(function):
         try:
-            return list(inspect.signature(getattr(read_bank(lab).solution, function)).parameters)
+            return getattr(read_bank(lab).solution, function, None)
         except Exception:  # such as a broken bank, which must not hide the learner's own failure
-            return []
+            return None
 
-    return names
-
-
-def _reads(lab):
-    """Of a call's dicts, what the solution looks at."""
-
-    def reads(function, args, kwargs):
-        try:
-            return narrowed(getattr(read_bank(lab).solution, function), args, kwargs)
-        except Exception:  # such as a broken bank
-            return args, kwargs
-
-    return reads
+    return Recorder(implementation, reference)
 
 
 @pytest.hookimpl(trylast=True)
@@ -295,7 +276,8 @@ def pytest_runtest_makereport(item, call):
         return report
     recorder = item.stash.get(RECORDER, None) or Recorder(None)
     outcome = outcome_of(report, call.excinfo, lab.file(state.which), recorder)
-    report.claim = {"lab": lab.name, **claim_of(item), **outcome, "hint": "", "printed": ""}
+    report.claim = {"lab": lab.name, **claim_of(item), **outcome}
+    report.claim |= {"hint": "", "printed": "", "drawing": ""}
     if outcome["outcome"] == "failed":
         report.claim["printed"] = "\n".join(report.capstdout.splitlines()[-PRINTED_LINES:])
         report.claim["drawing"] = getattr(call.excinfo.value, "drawing", "")

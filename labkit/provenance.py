@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -10,7 +9,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from labkit.loading import ROOT
+from labkit.loading import ROOT, sha256
 
 
 def write_provenance(command, folder, files, packages=("numpy",), **more) -> dict:
@@ -34,9 +33,7 @@ def provenance(command, folder, files, packages=("numpy",), **more) -> dict:
         | {name: version for name in packages if (version := _version(name))},
         "hardware": hardware(),
         **more,
-        "sha256": {
-            name: hashlib.sha256((Path(folder) / name).read_bytes()).hexdigest() for name in files
-        },
+        "sha256": {name: sha256(Path(folder) / name) for name in files},
     }
 
 

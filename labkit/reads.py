@@ -1,6 +1,7 @@
 """Which entries of a dict a function looks at: of a model with eighty, the three that matter."""
 
 import copy
+from collections.abc import Mapping
 
 
 class ReadDict(dict):
@@ -9,48 +10,29 @@ class ReadDict(dict):
     narrowed = False
 
 
-class _Watched(dict):
-    """A dict that remembers which of its keys were asked for; going through it asks for all."""
+class _Watched(Mapping, dict):
+    """A dict that remembers which of its keys were asked for; going through it asks for all.
+
+    Mapping's methods come to these two.
+    """
 
     def __init__(self, entries):
-        super().__init__((key, watched(value)) for key, value in entries.items())
+        dict.__init__(self, ((key, watched(value)) for key, value in entries.items()))
         self.asked = set()
 
     def __getitem__(self, key):
         self.asked.add(key)
-        return super().__getitem__(key)
-
-    def get(self, key, default=None):
-        self.asked.add(key)
-        return super().get(key, default)
-
-    def __contains__(self, key):
-        self.asked.add(key)
-        return super().__contains__(key)
-
-    def _all(self):
-        self.asked.update(super().keys())
-        return super()
+        return dict.__getitem__(self, key)
 
     def __iter__(self):
-        return self._all().__iter__()
+        self.asked.update(dict.keys(self))
+        return dict.__iter__(self)
 
-    def keys(self):
-        return self._all().keys()
-
-    def values(self):
-        return self._all().values()
-
-    def items(self):
-        return self._all().items()
+    def __len__(self):
+        return dict.__len__(self)
 
     def copy(self):
-        return dict(self._all().items())
-
-    def __eq__(self, other):
-        return self._all().__eq__(other)
-
-    __hash__ = None
+        return dict(self)
 
 
 def watched(value):

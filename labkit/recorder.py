@@ -2,12 +2,15 @@
 
 import contextlib
 import copy
+import inspect
 import pprint
 import reprlib
 import sys
 from collections import deque
 from fractions import Fraction
 from threading import current_thread, main_thread
+
+from labkit.reads import narrowed
 
 CALLS_KEPT = 4096  # a check makes some hundreds
 PLAIN = frozenset((int, float, str, bool, type(None), Fraction))
@@ -17,12 +20,12 @@ class Recorder:
     """An implementation whose calls are remembered as (function, args, kwargs, outcome).
 
     outcome is ("value", result) or ("raises", name of the exception's type). A call may not change
-    its arguments: it fails the check at once. names gives a function's parameter names, reads
-    (function, args, kwargs) its arguments with, of each dict, what the function looks at.
+    its arguments: it fails the check at once. reference: gives the solution's function of a name,
+    or None; a call is put into words with its parameters and, of each dict, what it looks at.
     """
 
-    def __init__(self, implementation, names=lambda function: [], kept=CALLS_KEPT, reads=None):
-        self._implementation, self._names, self._reads = implementation, names, reads
+    def __init__(self, implementation, reference=lambda name: None, kept=CALLS_KEPT):
+        self._implementation, self._reference = implementation, reference
         self.calls = deque(maxlen=kept)
         self.running = None  # the call that has not come back, as (function, args, kwargs)
         self.error = None  # what the last call raised
@@ -67,8 +70,8 @@ class Recorder:
         if call is None and not self.calls:
             return ""
         name, args, kwargs = (call or self.calls[-1])[:3]
-        if self._reads:
-            args, kwargs = self._reads(name, args, kwargs)
+        if function := self._reference(name):
+            args, kwargs = narrowed(function, args, kwargs)
         names = self._parameters(name, len(args))
         return describe_call(name, **dict(zip(names, args, strict=False)), **kwargs)
 
@@ -86,7 +89,8 @@ class Recorder:
         return "\n".join([*lines, f"{name}({', '.join(words)})"])
 
     def _parameters(self, name, count):
-        names = list(self._names(name))[:count]
+        function = self._reference(name)
+        names = list(inspect.signature(function).parameters)[:count] if function else []
         return names + [f"argument_{place + 1}" for place in range(len(names), count)]
 
     def _check_arguments(self, name, given, args, kwargs):

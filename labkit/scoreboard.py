@@ -27,6 +27,7 @@ import pytest
 
 from labkit.claims import settle, shown
 from labkit.loading import sha256
+from labkit.session import STATE
 from labkit.tasks import is_open, line_of, task_of_check, tasks_of
 
 WIDTH = 80
@@ -48,26 +49,21 @@ KEYS = ("name", "text", "points", "task", "function")
 KEYS += ("outcome", "message", "hint", "waits_for", "printed", "drawing")
 
 
-def score_lab(lab, which, cases, unreached=()):
+def score_lab(lab, which, cases, unreached):
     """One lab's entry of the scoreboard from the records of its cases (labkit.claims).
 
-    `unreached`: the tests with a case that was selected and never run, and their points.
+    `unreached`: the points of the tests with a case that was selected and never run, by name.
     """
-    unreached = dict(unreached)
     claims = settle(cases, unreached)
     lost = unreached.keys() - {claim["name"] for claim in claims}
-    points = dict.fromkeys(("earned", "not_run"), 0)
+    points = {"earned": 0, "not_run": 0, "not_reached": sum(unreached[name] for name in lost)}
+    points |= {"not_selected": TOTAL - points["not_reached"], "total": TOTAL}
     for claim in claims:
+        points["not_selected"] -= claim["points"]
         if claim["outcome"] in ("passed", "not_run"):
             points["earned" if claim["outcome"] == "passed" else "not_run"] += claim["points"]
         task = task_of_check(lab, claim["name"])
         claim.update(task=task.number if task else 0, function=task.function if task else "")
-        claim.setdefault("printed", "")
-        claim.setdefault("drawing", "")
-    points["not_reached"] = sum(unreached[name] for name in lost)
-    known = sum(claim["points"] for claim in claims) + points["not_reached"]
-    points["not_selected"] = TOTAL - known
-    points["total"] = TOTAL
     path = lab.file(which)
     return {
         "lab": lab.name,
@@ -86,36 +82,28 @@ class Scoreboard:
         self.labs = labs
         self.which = which
         self.scores_file = scores_file and Path(scores_file).absolute()
-        self.cases = {}  # node id -> record; teardown failures overwrite
-        self.order = {}
+        self.cases = {}  # node id -> (line of test_lab.py, record); teardown failures overwrite
         self.selected = {}  # node id -> (lab, test name, points); not known under xdist
 
     def pytest_collection_finish(self, session):
-        labs = {lab.path: lab.name for lab in self.labs}
         for item in session.items:
-            mark = item.get_closest_marker("points")
-            if mark and item.path.parent in labs:
-                self.selected[item.nodeid] = labs[item.path.parent], item.originalname, mark.args[0]
+            mark, lab = item.get_closest_marker("points"), session.config.stash[STATE].lab_of(item)
+            if mark and lab:
+                self.selected[item.nodeid] = lab.name, item.originalname, mark.args[0]
 
     def pytest_runtest_logreport(self, report):
         claim = getattr(report, "claim", None)
         if claim is not None:
-            self.cases[report.nodeid] = claim
-            # the order of test_lab.py, whichever worker was first
-            self.order[report.nodeid] = report.location[1] or 0
+            self.cases[report.nodeid] = report.location[1] or 0, claim
 
     def entries(self):
+        left = [test for nodeid, test in self.selected.items() if nodeid not in self.cases]
+        # the order of test_lab.py, whichever worker was first
+        cases = [claim for _, claim in sorted(self.cases.values(), key=lambda case: case[0])]
         for lab in self.labs:
-            ids = [i for i, case in self.cases.items() if case["lab"] == lab.name]
-            if ids:
-                ids.sort(key=self.order.get)
-                cases = [self.cases[i] for i in ids]
-                yield lab, score_lab(lab, self.which, cases, self._unreached(lab.name))
-
-    def _unreached(self, lab_name):
-        for nodeid, (lab, test, points) in self.selected.items():
-            if lab == lab_name and nodeid not in self.cases:
-                yield test, points
+            if own := [claim for claim in cases if claim["lab"] == lab.name]:
+                unreached = {test: points for of, test, points in left if of == lab.name}
+                yield lab, score_lab(lab, self.which, own, unreached)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session, exitstatus):
@@ -165,19 +153,19 @@ class Scoreboard:
             for screen in screens:
                 screen.draw(only_at_hand)
             return
-        unfinished = [screen for screen in screens if not screen.done]
-        proper = (screen for screen in unfinished if not screen.only_stretch_left)
-        following = next(proper, unfinished[0] if unfinished else None)
         out.ensure_newline()
         out.write_line("")
+        at_work = [screen for screen in screens if not (screen.done or screen.fresh)]
         for screen in screens:
-            if screen.done or screen.fresh:
+            if screen not in at_work:
                 screen.title()
-        for screen in screens:
-            if not (screen.done or screen.fresh):
-                screen.draw(only_at_hand, last=False)
-        if following:
-            following.invite()
+        for screen in at_work:
+            screen.draw(only_at_hand, last=False)
+        unfinished = [screen for screen in screens if not screen.done]
+        # labs of which only the stretch is left come last
+        unfinished.sort(key=lambda one: complete_but_for_its_stretch(one.lab, one.entry))
+        if unfinished:
+            unfinished[0].invite()
 
     def _write(self, entries):
         scores = {"schema": "lab-scores/1", "implementation": self.which, "labs": entries}
@@ -197,11 +185,6 @@ class Screen:
     def done(self):
         """Everything has passed that this machine can run."""
         return self.entry["points"]["earned"] + self.entry["points"]["not_run"] == TOTAL
-
-    @property
-    def only_stretch_left(self):
-        """All that does not belong to the stretch is done."""
-        return not self.done and complete_but_for_its_stretch(self.lab, self.entry)
 
     @property
     def fresh(self):
@@ -273,7 +256,7 @@ class Screen:
         self._line(claim["outcome"], claim["points"], text)
         if claim["message"] and claim["outcome"] != "todo":
             self._sentence(claim["message"])
-        for line in claim.get("drawing", "").splitlines():
+        for line in claim["drawing"].splitlines():
             self.out.write_line((" " * 15 + line).rstrip())
         if claim["hint"]:
             self._sentence("Hint: " + claim["hint"] + ".", yellow=True)
@@ -295,13 +278,12 @@ class Screen:
         when all is done.
         """
         tasks, claims = tasks_of(self.lab), self.entry["claims"]
-        failed = [claim for claim in claims if claim["outcome"] == "failed"]
+        for claim in claims:
+            if claim["outcome"] == "failed":
+                return claim
         open_ = [claim for claim in claims if claim["outcome"] in ("todo", "waits")]
-
-        def order(claim):
-            return _is_stretch(tasks, claim), claim["task"] or 99
-
-        return next(iter(failed), None) or min(open_, key=order, default=None)
+        order = lambda claim: (_is_stretch(tasks, claim), claim["task"] or 99)  # noqa: E731
+        return min(open_, key=order, default=None)
 
     def _next(self, claim):
         """The lines that say what is next; claim is the one at hand, None when all have passed."""
