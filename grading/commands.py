@@ -69,8 +69,8 @@ def run(options) -> int:
     _tell("look", grades.questions)
     grades.questions[:0] = [*found.ignored, *questions, *held]
     _tell("note", _kept(grades, handins))
-    facts = similar.alike(book, grades.table)
-    write_exports(grades, {"html/index.html": pages.class_page(grades, facts)})
+    grades.alike = similar.alike(book, grades.table)
+    write_exports(grades)
     if held and single:
         raise Problem(held[0][1])
     if single or options.gradescope or options.classroom50:
@@ -177,7 +177,7 @@ def _one_result(grades, handins, options):
         who = ", ".join(students[:3])
         raise Problem(f"{len(students)} students ({who}): a result is one student's; --student")
     of = sorted({one.lab for one in handins})
-    records = [grades.table[students[0]][lab] for lab in of if lab in grades.table[students[0]]]
+    records = list(filter(None, (grades.record(students[0], lab) for lab in of)))
     if options.gradescope:
         replace_file(options.gradescope.resolve(), gradescope_results(records).encode())
     if options.classroom50:
@@ -220,7 +220,7 @@ def show(options) -> int:
     print(student)
     print(pages.student_text(grades, student, wanted))
     for lab in wanted:
-        if lab in grades.table.get(student, {}):
+        if grades.record(student, lab):
             print(f"Record: {grades.book.path(student, lab)}, the program beside it")
     return FINE
 

@@ -18,10 +18,9 @@ from grading.text import cell, file_name
 from labkit.claims import shown
 
 
-def write_exports(grades: Grades, more=()):
-    """Write every file of EXPORTS, and `more` of them; those that no longer belong there go."""
+def write_exports(grades: Grades):
+    """Write every file of EXPORTS; those that no longer belong there go."""
     files = {name: text for export in EXPORTS for name, text in export(grades).items()}
-    files |= dict(more)
     for folder in ("html", "feedback"):
         for path in (grades.book.folder / folder).glob("*"):
             if f"{folder}/{path.name}" not in files and path.is_file():
@@ -98,8 +97,8 @@ def _import_file(file, head, fields, grades, first_rows):
 
 
 def as_html(grades):
-    page = pages.student_page
-    return {f"html/{file_name(s)}.html": page(grades, s) for s in grades.students}
+    own = {f"html/{file_name(s)}.html": pages.student_page(grades, s) for s in grades.students}
+    return own | {"html/index.html": pages.class_page(grades)}
 
 
 def as_feedback(grades):

@@ -156,6 +156,7 @@ class Grades:
     people: list[Person] = field(default_factory=list)
     adjustments: list[Adjustment] = field(default_factory=list)
     questions: list[tuple[str, str]] = field(default_factory=list)  # (whose, what to decide)
+    alike: list[tuple[str, str, list[str]]] = field(default_factory=list)  # grading.similar's
 
     @cached_property
     def students(self) -> list[str]:
@@ -168,6 +169,9 @@ class Grades:
         there |= {one.lab for one in self.adjustments}
         return [prefix for prefix in labs() if prefix in there]
 
+    def record(self, student, lab) -> dict | None:
+        return self.table.get(student, {}).get(lab)
+
     def labs_of(self, student) -> list[str]:
         return [lab for lab in self.labs if self.score(student, lab) is not None]
 
@@ -176,7 +180,7 @@ class Grades:
 
     def score(self, student, lab) -> int | None:
         """The points with what the instructor adjusts, nothing cut off; None: nothing is there."""
-        record, adjusted = self.table.get(student, {}).get(lab), self.adjusted(student, lab)
+        record, adjusted = self.record(student, lab), self.adjusted(student, lab)
         if record is None and not adjusted:
             return None
         earned = entry_of(record)["points"]["earned"] if record else 0

@@ -374,24 +374,20 @@ def _read(file, student, most):
         raise Problem(f"cannot be opened: {error.strerror}") from None
 
 
-def _source(file, student):
-    """(bytes, "") of a file that Python takes as text, or (None, why not)."""
+def _handin(student, said, file, lab):
+    one = HandIn("", lab, clean(file.path, 300), student.shape)
+    one.when = student.when or _time(said.get("time") or "")
+    one.late = "late (Canvas)" if said.get("late") else ""
     try:
         source = _read(file, student, MOST_BYTES)
+        if not source.strip():
+            raise Problem("an empty file")
+        if source[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in source:
+            raise Problem("holds NUL bytes, as UTF-16 does; save it as UTF-8")
+        one.source = source
     except Problem as problem:
-        return None, str(problem)
-    if not source.strip():
-        return None, "an empty file"
-    if source[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in source:
-        return None, "holds NUL bytes, as UTF-16 does; save it as UTF-8"
-    return source, ""
-
-
-def _handin(student, said, file, lab):
-    source, problem = _source(file, student)
-    when = student.when or _time(said.get("time") or "")
-    where, late = clean(file.path, 300), "late (Canvas)" if said.get("late") else ""
-    return HandIn("", lab, where, student.shape, source, problem, (), late, when)
+        one.problem = str(problem)
+    return one
 
 
 def _untouched(source):

@@ -77,7 +77,7 @@ def _about(grades: Grades, student, lab):
 
     A row is (outcome, points earned, points, claim, what went wrong).
     """
-    record = grades.table.get(student, {}).get(lab)
+    record = grades.record(student, lab)
     line = f"{grades.score(student, lab)} of 100 points"
     if record and (not_run := entry_of(record)["points"]["not_run"]):
         line += f", {not_run} could not be run here"
@@ -122,7 +122,7 @@ def student_page(grades: Grades, student) -> str:
             cells.append(_cell(WORDS[outcome], f"word {look}") + _cell(f"{earned} / {points}", "n"))
             cells[-1] += f"<td>{html(text)}{more}</td>"
         parts.append(_table("", ("Result", "Points", "Claim"), cells))
-        if record := grades.table.get(student, {}).get(lab):
+        if record := grades.record(student, lab):
             of = record["handin"], f"sha256 {entry_of(record)['sha256'][:12]}", record["graded_at"]
             parts.append(f'<p class="soft">Graded: {html(", ".join(of))}.</p>\n')
     return page(student, *parts)
@@ -131,11 +131,8 @@ def student_page(grades: Grades, student) -> str:
 # --- the class ---------------------------------------------------------------------------------
 
 
-def class_page(grades: Grades, alike=()) -> str:
-    """Who needs a look, everybody's points, what was missed by whom, and what equals what.
-
-    alike: (lab, a fact, the students) of hand-ins that are equal (grading.similar).
-    """
+def class_page(grades: Grades) -> str:
+    """Who needs a look, everybody's points, what was missed by whom, and what equals what."""
     records = [(s, lab, r) for s, row in grades.table.items() for lab, r in row.items()]
     told = [f"{count(len(grades.students), 'student')}, {count(len(records), 'hand-in')}"]
     for lab in grades.labs:
@@ -151,7 +148,11 @@ def class_page(grades: Grades, alike=()) -> str:
     parts.append(_table("Students", ("Student", *grades.labs, "Total"), rows))
     for title, head, found in (
         ("Claims that were missed, and by whom", "Claim", _missed(records)),
-        ("The same program", "What is equal, without formatting and names of variables", alike),
+        (
+            "The same program",
+            "What is equal, without formatting and names of variables",
+            grades.alike,
+        ),
     ):
         rows = []
         for lab, what, who in found:
@@ -181,7 +182,7 @@ def _need_a_look(grades):
 
 def _mark(grades, student, lab):
     """A score, with what an instructor should see beside it."""
-    score, record = grades.score(student, lab), grades.table.get(student, {}).get(lab)
+    score, record = grades.score(student, lab), grades.record(student, lab)
     beside = [f"{one.points:+d}" for one in grades.adjusted(student, lab)]
     beside += ["late"] * bool(record and record["late"])
     beside += ["not readable"] * bool(record and entry_of(record)["broken"])

@@ -90,12 +90,12 @@ def read_roster(path) -> list[Person]:
         cells = reversed([cell for cell in line.items() if cell[1] and cell[0] in HEADERS])
         said = {HEADERS[head]: value for head, value in cells}  # the first of two columns counts
         said = {field: unicodedata.normalize("NFC", value) for field, value in said.items()}
+        person = Person("", **said)
         both = f"{line.get('first name', '')} {line.get('last name', '')}".strip()
-        numbers = [said[field] for field in ("id", "sis_id", "login", "email") if field in said]
-        said["name"] = said.get("name") or both or next(iter(numbers), "")
-        if said["name"] not in ("", "Points Possible", "Student, Test"):  # lines of Canvas' own
-            _until(said.get("extension", ""))
-            people.append(Person(said["name"], **said))
+        name = person.name or both or next(iter(person.numbers), "")
+        if name not in ("", "Points Possible", "Student, Test"):  # lines of Canvas' own
+            _until(person.extension)
+            people.append(replace(person, student=name, name=name))
     names = Counter(folded(person.name) for person in people)
     for n, person in enumerate(people):
         if names[folded(person.name)] > 1 and person.numbers:

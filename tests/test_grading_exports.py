@@ -51,8 +51,8 @@ def rows_of(path):
     return list(csv.reader(io.StringIO(path.read_bytes().decode("utf-8-sig"))))
 
 
-def written(grades, alike=()):
-    exports.write_exports(grades, {"html/index.html": pages.class_page(grades, alike)})
+def written(grades):
+    exports.write_exports(grades)
     return grades.book.folder
 
 
@@ -76,8 +76,9 @@ def hostile(tmp_path):
     questions = [(HOSTILE, HOSTILE)]
     adjusted = [Adjustment("bo", "lab-01", 5, HOSTILE)]
     people = [Person(student, student, "=1", group="+2"), Person("bo", "bo")]
-    grades = grades_of(tmp_path, rows, people, questions=questions, adjustments=adjusted)
-    return written(grades, [("lab-01", HOSTILE, [student])])
+    alike = [("lab-01", HOSTILE, [student])]
+    more = {"questions": questions, "adjustments": adjusted, "alike": alike}
+    return written(grades_of(tmp_path, rows, people, **more))
 
 
 def test_no_export_holds_a_control_character_or_a_surrogate(hostile):
@@ -291,8 +292,8 @@ def test_the_class_page_begins_with_who_needs_a_look(tmp_path):
     rows = [("ada", entry(message="off by 2", hint="the bias"), {}), ("bo", entry(0, "bad"), {})]
     rows += [("cy", entry(message="off by 2", hint="the bias"), {}), ("dee", entry(100), {})]
     questions = [("Jane Doe", "could be two")]
-    grades = grades_of(tmp_path, rows, questions=questions)
-    page = pages.class_page(grades, [("lab-01", "equal", ["ada", "cy"])])
+    alike = [("lab-01", "equal", ["ada", "cy"])]
+    page = pages.class_page(grades_of(tmp_path, rows, questions=questions, alike=alike))
     order = ["lab-01: 4, median 40", "Jane Doe", "bo.html", "<h2>Students"]
     order += ["<h2>Claims that", "<h2>The same program"]
     places = [page.index(text) for text in order]

@@ -176,9 +176,9 @@ def test_a_wrong_hint_is_a_problem_and_a_missing_one_is_not():
 
 
 def test_agree_tells_values_apart():
-    assert agree([1.0, {"a": (2, "x")}], [1.0 + 1e-12, {"a": (2, "x")}], 1e-9)
-    assert agree([2, np.float64(1)], [Fraction(2), 1], 1e-9)
+    assert agree([1.0, {"a": (2, "x")}], [1.0 + 1e-12, {"a": (2, "x")}])
+    assert agree([2, np.float64(1)], [Fraction(2), 1])
     different = ((1.0, 1.1), (True, 1), ("1", 1), ([1], [1, 1]), (np.zeros(2), [0.0, 0.0]))
     for one, other in (*different, (10**15, 10**15 + 1), (0.5, Fraction(1, 2))):
-        assert not agree(one, other, 1e-9)
-    assert not agree(np.zeros((2, 1)), np.zeros((1, 2)), 1e-9)
+        assert not agree(one, other)
+    assert not agree(np.zeros((2, 1)), np.zeros((1, 2)))

@@ -210,11 +210,10 @@ def _reached(solution, name):
 def _sorted_out(solution, name, calls):
     """The calls with a right value and those with a wrong one; neither, where anything raised."""
     right, wrong = [], []
-    for args, kwargs, outcome in calls:
-        expected = outcome_of(getattr(solution, name), args, kwargs)
-        if outcome[0] == expected[0] == "value":
-            same = agree(outcome, expected, TOLERANCE)
-            (right if same else wrong).append((args, kwargs, outcome))
+    for call in calls:
+        expected = outcome_of(getattr(solution, name), *call[:2])
+        if call[2][0] == expected[0] == "value":
+            (right if agree(call[2], expected) else wrong).append(call)
     return right, wrong
 
 
@@ -225,28 +224,25 @@ def _causes(suspects, name):
 
 
 def _is_wrong(solution, name, call):
-    args, kwargs, outcome = call
-    if outcome[0] != "value" or outcome[1] is None:
-        return False
-    return not agree(outcome, outcome_of(getattr(solution, name), args, kwargs), TOLERANCE)
+    kind, value = call[2]
+    return kind == "value" and value is not None and not _gives(getattr(solution, name), call)
 
 
 def _is_right(solution, name, further):
     """Whether the learner's function gives what the solution's gives, in some calls at least."""
     calls = list(itertools.islice(further(name), FURTHER_CALLS))
-    return bool(calls) and all(
-        agree(outcome, outcome_of(getattr(solution, name), args, kwargs), TOLERANCE)
-        for args, kwargs, outcome in calls
-    )
+    return bool(calls) and all(_gives(getattr(solution, name), call) for call in calls)
 
 
 def _fits(bank, mistake, name, calls):
     with bank.applied(mistake) as wrong:
-        function = getattr(wrong, name)
-        return all(
-            agree(outcome, outcome_of(function, args, kwargs), TOLERANCE)
-            for args, kwargs, outcome in calls
-        )
+        return all(_gives(getattr(wrong, name), call) for call in calls)
+
+
+def _gives(function, call):
+    """Whether the function comes to what (args, kwargs, outcome) says."""
+    args, kwargs, outcome = call
+    return agree(outcome, outcome_of(function, args, kwargs))
 
 
 def outcome_of(function, args, kwargs):
@@ -257,7 +253,7 @@ def outcome_of(function, args, kwargs):
         return "raises", type(error).__name__
 
 
-def agree(one, other, tolerance) -> bool:
+def agree(one, other) -> bool:
     """Equal plain values: exact ones exactly, an int like the Fraction; floats relatively."""
     one, other = plain_number(one), plain_number(other)
     if is_array(one) and is_array(other):
@@ -267,17 +263,17 @@ def agree(one, other, tolerance) -> bool:
             return False
         if one.dtype.kind not in "fc":
             return bool((one == other).all())
-        scale = tolerance * float(np.abs(other).max(initial=0.0))
-        return bool(np.allclose(one, other, rtol=tolerance, atol=scale, equal_nan=True))
+        scale = TOLERANCE * float(np.abs(other).max(initial=0.0))
+        return bool(np.allclose(one, other, rtol=TOLERANCE, atol=scale, equal_nan=True))
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         pairs = zip(one, other, strict=False)
-        return len(one) == len(other) and all(agree(a, b, tolerance) for a, b in pairs)
+        return len(one) == len(other) and all(agree(a, b) for a, b in pairs)
     if isinstance(one, dict) and isinstance(other, dict):
         alike = one.keys() == other.keys()
-        return alike and all(agree(one[key], other[key], tolerance) for key in one)
+        return alike and all(agree(one[key], other[key]) for key in one)
     kinds = {type(one), type(other)}
     if kinds <= {int, Fraction}:
         return one == other
     if kinds <= {int, float}:
-        return math.isclose(one, other, rel_tol=tolerance) or one != one and other != other
+        return math.isclose(one, other, rel_tol=TOLERANCE) or one != one and other != other
     return len(kinds) == 1 and not is_array(one) and one == other
