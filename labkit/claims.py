@@ -42,12 +42,12 @@ def claim_of(item) -> dict:
 
 @dataclass(frozen=True)
 class Claim:
-    """A graded check as its file says it; marks are the names of all its marks."""
+    """A graded check as its file says it; marks are the constants in each, by its name."""
 
     name: str
     text: str
     points: int
-    marks: tuple[str, ...]
+    marks: dict[str, list]
 
 
 def claims_in(lab: Lab) -> list[Claim]:
@@ -58,7 +58,7 @@ def claims_in(lab: Lab) -> list[Claim]:
         marks = _marks(node) if isinstance(node, ast.FunctionDef) else {}
         if "points" in marks:
             text = (ast.get_docstring(node) or node.name).split("\n")[0].rstrip(".")
-            found.append(Claim(node.name, text, marks["points"], tuple(marks)))
+            found.append(Claim(node.name, text, marks["points"][0], marks))
     return found
 
 
@@ -76,8 +76,8 @@ def _marks(function):
     for decorator in function.decorator_list:
         call = decorator if isinstance(decorator, ast.Call) else None
         name = ast.unparse(call.func if call else decorator).rpartition("pytest.mark.")[2]
-        value = call.args[0] if call and call.args else None
-        marks[name] = value.value if isinstance(value, ast.Constant) else None
+        values = call.args if call else ()
+        marks[name] = [value.value for value in values if isinstance(value, ast.Constant)]
     return marks
 
 

@@ -1,13 +1,14 @@
 """One source: every starter is what its solution derives, imports cleanly, and is all `todo`."""
 
-import ast
 import inspect
 import json
 import os
+import re
 import shutil
 
 import pytest
 
+from labkit.claims import claims_in, points_of_tasks
 from labkit.loading import Lab, find_labs, load_module
 from labkit.starters import derive, first_readme, is_edited, readme, write
 from labkit.tasks import task_of_check
@@ -73,23 +74,15 @@ def test_a_fresh_starter_is_all_todo_on_one_screen(lab, tmp_path):
 @each_lab
 def test_points_sum_to_100_and_claims_fit_the_screen(lab):
     """Read off the test file itself, so that no tier can hide a claim."""
-    tree = ast.parse(lab.file("test_lab").read_text(encoding="utf-8"))
-    tests = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
-    points, names = 0, {test.name for test in tests}
-    for test in tests:
-        marks = {}
-        for node in test.decorator_list:
-            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("pytest.mark."):
-                marks[node.func.attr] = [
-                    arg.value for arg in node.args if isinstance(arg, ast.Constant)
-                ]
-        assert "points" in marks, f"{test.name} has no points"
-        points += marks["points"][0]
-        assert set(marks.get("waits_for", [])) <= names, f"{test.name} waits for no such test"
-        claim = (ast.get_docstring(test) or "").split("\n")[0]
-        assert 0 < len(claim) <= 100, f"{test.name}: the claim has {len(claim)} characters"
-        assert task_of_check(lab, test.name), f"{test.name} is named after none of the functions"
-    assert points == 100
+    claims, text = claims_in(lab), lab.file("test_lab").read_text(encoding="utf-8")
+    names = re.findall(r"(?m)^def (test_\w+)", text)
+    assert [claim.name for claim in claims] == names, "each has its points"
+    for claim in claims:
+        assert set(claim.marks.get("waits_for", ())) <= set(names), f"{claim.name} waits for none"
+        assert claim.text != claim.name and len(claim.text) <= 100, f"{claim.name}: its claim"
+        assert task_of_check(lab, claim.name), f"{claim.name} is named after none of the functions"
+    points = sum(points_of_tasks(lab).values())
+    assert points == sum(claim.points for claim in claims) == 100
 
 
 def test_a_starter_that_was_edited_is_kept(course):
