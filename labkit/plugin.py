@@ -231,9 +231,8 @@ def pytest_terminal_summary(terminalreporter, config):
     for reason, count in reasons.most_common():
         tests = f"{count} test{'s' * (count > 1)}"
         terminalreporter.write_line(f"{NOT_HERE}{tests}: {reason}")
-    if config.stash[STATE].left_out and (asked or everything):
-        terminalreporter.write_line("")
-        terminalreporter.write_line(config.stash[STATE].left_out)
+    if state.left_out and (asked or everything):
+        terminalreporter.write_line(f"\n{state.left_out}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -284,12 +283,11 @@ def pytest_runtest_makereport(item, call):
         if item.config.getoption("call") and recorder.calls:
             call = recorder.whole_call()
             state.calls_to_show.setdefault(f"{lab.prefix}::{item.originalname}", call)
-    first = (lab, report.claim["name"]) not in state.hinted  # a claim shows its first failed case
-    wanted = outcome["outcome"] == "failed" and not outcome["broken"] and state.hints and first
-    if wanted and recorder.calls:
-        state.hinted.add((lab, report.claim["name"]))
-        _hint(report.claim, lab, recorder, state)
-        report.claim["needs"] = _needs(item, report.claim["waits_for"], state)
+        first = (lab, report.claim["name"]) not in state.hinted  # a claim shows that case alone
+        if first and recorder.calls and not outcome["broken"]:
+            state.hinted.add((lab, report.claim["name"]))
+            _hint(report.claim, lab, recorder, state)
+            report.claim["needs"] = _needs(item, report.claim["waits_for"], state)
     if outcome["late"]:
         state.out_of_time.add((lab, report.claim["name"]))
     return report
@@ -316,20 +314,20 @@ def _hint(claim, lab, recorder, state):
 def _needs(item, names, state):
     """The functions of checks that this one waits for, were not selected, and do not pass."""
     selected = {other.nodeid for other in item.session.items}
-    left = [o for o in state.items if o.originalname in names and o.nodeid not in selected]
-    found = {}
+    lab, found = state.lab_of(item), {}
+    left = [o for o in state.items if o.path == item.path and o.originalname in names]
     for other in left:
-        if other.path != item.path or other.originalname in found:
+        if other.nodeid in selected or other.originalname in found:
             continue
         try:
             if other.nodeid not in state.ran_apart:
-                implementation = state.implementations[state.lab_of(item)]
-                state.ran_apart[other.nodeid] = run_apart(other, Recorder(implementation))
+                recorder = Recorder(state.implementations[lab])
+                state.ran_apart[other.nodeid] = run_apart(other, recorder)
         except pytest.fail.Exception:  # the time limit
             return []
         error = state.ran_apart[other.nodeid]
         if error is not None and not isinstance(error, Apart):
-            found[other.originalname] = task_of_check(state.lab_of(item), other.originalname)
+            found[other.originalname] = task_of_check(lab, other.originalname)
     return list(dict.fromkeys(task.function for task in found.values() if task))
 
 

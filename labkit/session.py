@@ -15,7 +15,6 @@ class State:
         self.implementations = {}
         self.items = []  # all that were collected, also those not selected
         self.out_of_time = set()  # (lab, test name)
-        self.hints = True  # whether a failure is compared with the known mistakes
         self.hinted = set()  # (lab, test name) whose failure was compared
         self.ran_apart = {}  # node id of a check that was not selected -> what it raised, or None
         self.left_out = ""
