@@ -22,6 +22,7 @@ from grading.roster import (
 )
 from grading.text import Problem, clean, count
 from labkit.loading import choose_lab
+from labkit.table import columns
 
 FINE, LOOK = 0, 1
 MOST_LINES = 40
@@ -87,9 +88,8 @@ def run(options) -> int:
 def _kept(grades, handins):
     """Grades of these labs whose hand-in is not here."""
     here, now = {(one.student, one.lab) for one in handins}, {one.lab for one in handins}
-    kept = [(s, lab) for s, row in grades.table.items() for lab in row if lab in now]
-    why = "is kept from an earlier run; rm its files to forget it"
-    return [(s, f"{lab} {why}") for s, lab in kept if (s, lab) not in here]
+    kept = [(s, lab) for s, lab, _ in grades.handed_in() if lab in now and (s, lab) not in here]
+    return [(s, f"{lab} is kept from an earlier run; rm its files to forget it") for s, lab in kept]
 
 
 def _tell(label, those):
@@ -187,12 +187,11 @@ def _one_result(grades, handins, options):
 
 def _table(grades):
     """A line for each student."""
-    width = max(len(clean(student, 28)) for student in [*grades.students, "Student"])
-    print(f"{'Student':{width}} {' '.join(f'{lab:>8}' for lab in grades.labs)}")
+    rows = [["Student", *grades.labs]]
     for student in grades.students[:MOST_LINES]:
         scores = [grades.score(student, lab) for lab in grades.labs]
-        cells = " ".join(f"{'-' if score is None else score:>8}" for score in scores)
-        print(f"{clean(student, 28):{width}} {cells}")
+        rows.append([clean(student, 28), *("-" if score is None else score for score in scores)])
+    print(*columns(rows, "l" + "r" * len(grades.labs), gap=3), sep="\n")
     if len(grades.students) > MOST_LINES:
         print(f"... and {len(grades.students) - MOST_LINES} more students")
 

@@ -67,12 +67,11 @@ def as_csv(grades):
 def as_claims(grades):
     """claims.csv: a row per student and claim."""
     rows = ["student lab claim check points earned outcome message hint".split()]
-    for student, row in grades.table.items():
-        for lab, record in row.items():
-            for c in entry_of(record)["claims"]:
-                earned = c["points"] * (c["outcome"] == "passed")
-                said = shown(c["text"], True), c["name"], c["points"], earned, c["outcome"]
-                rows.append([student, lab, *said, c["message"], c["hint"]])
+    for student, lab, record in grades.handed_in():
+        for c in entry_of(record)["claims"]:
+            earned = c["points"] * (c["outcome"] == "passed")
+            said = shown(c["text"], True), c["name"], c["points"], earned, c["outcome"]
+            rows.append([student, lab, *said, c["message"], c["hint"]])
     return {"claims.csv": "\ufeff" + _csv(rows)}
 
 
@@ -108,25 +107,24 @@ def as_feedback(grades):
     the handed-in file's name, so there the feedback is comments on top of that file.
     """
     archives = {}
-    for student, row in grades.table.items():
-        for lab, record in row.items():
-            shape, name = record["shape"], record["handin"].partition("/")[0]
-            path = grades.book.source(student, lab)
-            if shape == "Moodle":
-                whose, mark, _ = name.partition("_assignsubmission_")
-                name, data = f"{whose}{mark}file_/{lab}.html", pages.student_page(grades, student)
-            elif shape == "Canvas" and name.lower().endswith(".zip"):
-                data = _zip({f"{lab}.html": pages.student_page(grades, student)})
-            elif shape == "Canvas" and path.exists():
-                text = pages.student_text(grades, student, [lab]).splitlines()
-                comments = "".join(f"# {line}".rstrip() + "\n" for line in text)
-                data = comments.encode() + b"\n" + path.read_bytes()
-            else:
-                continue
-            archive = archives.setdefault(f"feedback/{lab}-{shape.lower()}.zip", {})
-            shared = any(note.startswith(FOR_GROUP) for note in record["notes"])
-            if not shared or name not in archive:  # the page of who handed it in
-                archive[name] = data
+    for student, lab, record in grades.handed_in():
+        shape, name = record["shape"], record["handin"].partition("/")[0]
+        path = grades.book.source(student, lab)
+        if shape == "Moodle":
+            whose, mark, _ = name.partition("_assignsubmission_")
+            name, data = f"{whose}{mark}file_/{lab}.html", pages.student_page(grades, student)
+        elif shape == "Canvas" and name.lower().endswith(".zip"):
+            data = _zip({f"{lab}.html": pages.student_page(grades, student)})
+        elif shape == "Canvas" and path.exists():
+            text = pages.student_text(grades, student, [lab]).splitlines()
+            comments = "".join(f"# {line}".rstrip() + "\n" for line in text)
+            data = comments.encode() + b"\n" + path.read_bytes()
+        else:
+            continue
+        archive = archives.setdefault(f"feedback/{lab}-{shape.lower()}.zip", {})
+        shared = any(note.startswith(FOR_GROUP) for note in record["notes"])
+        if not shared or name not in archive:  # the page of who handed it in
+            archive[name] = data
     return {name: _zip(members) for name, members in archives.items()}
 
 

@@ -169,6 +169,12 @@ class Grades:
         there |= {one.lab for one in self.adjustments}
         return [prefix for prefix in labs() if prefix in there]
 
+    def handed_in(self) -> list[tuple[str, str, dict]]:
+        """(student, lab, record) of each."""
+        return [
+            (student, lab, one) for student, row in self.table.items() for lab, one in row.items()
+        ]
+
     def record(self, student, lab) -> dict | None:
         return self.table.get(student, {}).get(lab)
 

@@ -107,7 +107,7 @@ class _Student:
     members: list[tuple[str, tuple[str, ...]]]  # of a group, or the one: (name, clues)
     when: datetime | None = None
     starters: dict[str, list] = field(default_factory=dict)  # lab -> [(rank, HandIn)]
-    programs: list = field(default_factory=list)  # other .py files, not yet read; two at most
+    programs: list = field(default_factory=list)  # other .py files: [(name, HandIn)], two at most
     there: list[str] = field(default_factory=list)
     told: tuple[str, str] | tuple[()] = ()  # (where, why): what is not graded
     bytes: int = 0
@@ -204,8 +204,8 @@ class _Reading:
                     rank += _lab_of(match, rest) is None, -int(match["copy"] or 0)
                     rank += "labs" not in rest, len(rest), rest
                     student.starters.setdefault(lab, []).append((rank, one))
-                elif self.only in (None, lab):
-                    student.programs = [*student.programs, (lab, rest[-1], said, file)][:2]
+                elif self.only in (None, lab) and len(student.programs) < 2:
+                    student.programs.append((rest[-1], _handin(student, said, file, lab)))
             elif match:
                 why = f"{lab} is not one of {', '.join(self.labs)}"
                 student.told = clean(file.path, 300), why
@@ -264,11 +264,10 @@ class _Reading:
         elif unnamed:
             why = "which lab? Name it starter-01.py, put it in a folder lab-01, or use --lab 01"
             student.told = unnamed[0][1].where, why
-        elif not student.starters and len(student.programs) == 1 and student.programs[0][0]:
-            ((lab, name, said, file),) = student.programs
-            one = _handin(student, said, file, lab)
+        elif not student.starters and len(student.programs) == 1 and student.programs[0][1].lab:
+            ((name, one),) = student.programs
             one.notes = [f"taken although it is called {clean(name, 60)}: the only program there"]
-            student.starters[lab] = [((), one)]
+            student.starters[one.lab] = [((), one)]
 
     def _choose(self, student, lab, candidates):
         """The newest attempt that can be read; an untouched starter counts last."""

@@ -133,7 +133,7 @@ def student_page(grades: Grades, student) -> str:
 
 def class_page(grades: Grades) -> str:
     """Who needs a look, everybody's points, what was missed by whom, and what equals what."""
-    records = [(s, lab, r) for s, row in grades.table.items() for lab, r in row.items()]
+    records = grades.handed_in()
     told = [f"{count(len(grades.students), 'student')}, {count(len(records), 'hand-in')}"]
     for lab in grades.labs:
         scores = [grades.score(s, lab) for s, of, _ in records if of == lab]
@@ -146,13 +146,10 @@ def class_page(grades: Grades) -> str:
         marks = "".join(f'<td class="n">{_mark(grades, student, lab)}</td>' for lab in grades.labs)
         rows.append(f"<td>{_link(grades, student)}</td>{marks}{_cell(grades.total(student), 'n')}")
     parts.append(_table("Students", ("Student", *grades.labs, "Total"), rows))
+    equal = "What is equal, without formatting and names of variables"
     for title, head, found in (
-        ("Claims that were missed, and by whom", "Claim", _missed(records)),
-        (
-            "The same program",
-            "What is equal, without formatting and names of variables",
-            grades.alike,
-        ),
+        ("Claims that were missed, and by whom", "Claim", _missed(grades)),
+        ("The same program", equal, grades.alike),
     ):
         rows = []
         for lab, what, who in found:
@@ -171,12 +168,11 @@ def _link(grades, who):
 def _need_a_look(grades):
     """Questions that only the instructor can answer, then who has no points, with the reason."""
     rows = list(grades.questions)
-    for student, row in grades.table.items():
-        for lab, record in row.items():
-            why = list(record["notes"])
-            if grades.score(student, lab) <= 0:
-                why += ["no points", next_step(record)]
-            rows += [(student, f"{lab}: {'. '.join(why)}")] if why else []
+    for student, lab, record in grades.handed_in():
+        why = list(record["notes"])
+        if grades.score(student, lab) <= 0:
+            why += ["no points", next_step(record)]
+        rows += [(student, f"{lab}: {'. '.join(why)}")] if why else []
     return list(dict.fromkeys(rows))
 
 
@@ -190,10 +186,10 @@ def _mark(grades, student, lab):
     return f"{'not handed in' if score is None else score}{soft}"
 
 
-def _missed(records):
+def _missed(grades):
     """(lab, claim, who failed it) of each, those that most failed first."""
     missed = {}
-    for student, lab, record in records:
+    for student, lab, record in grades.handed_in():
         for claim in entry_of(record)["claims"] if not entry_of(record)["broken"] else ():
             if claim["outcome"] == "failed":
                 missed.setdefault((lab, shown(claim["text"], False)), []).append(student)
