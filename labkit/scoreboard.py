@@ -290,9 +290,9 @@ class Screen:
         if claim is not None:
             tasks = tasks_of(self.lab)
             unwritten = UNWRITTEN.search(claim["message"])
-            task = tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"])
-            yield from self._proper(task)
-            yield from self._next_task(task)
+            if task := tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"]):
+                yield from self._proper(task)
+                yield self._next_task(task)
             return
         points, names = self.entry["points"], [c["function"] for c in self.entry["claims"]]
         if points["not_selected"] or points["not_reached"]:
@@ -303,7 +303,7 @@ class Screen:
             proper = [task for task in open_ if not task.stretch]
             after = [task for task in proper or open_ if task in tasks[behind + 1 :]]
             if rest := after or proper:
-                yield from self._next_task(rest[0])
+                yield self._next_task(rest[0])
             else:
                 yield f"next: pytest {self.lab.prefix} grades the whole lab"
             return
@@ -324,7 +324,7 @@ class Screen:
         proper = [c for c in self.entry["claims"] if not _is_stretch(tasks, c)]
         points = self.entry["points"]
         whole = not points["not_selected"] and not points["not_reached"]
-        if whole and task and task.stretch and all(c["outcome"] == "passed" for c in proper):
+        if whole and task.stretch and all(c["outcome"] == "passed" for c in proper):
             counted = sum(c["points"] for c in proper)
             yield (
                 f"{self.lab.prefix} without its stretch is complete: {counted} of {counted} "
@@ -333,12 +333,10 @@ class Screen:
             )
 
     def _next_task(self, task):
-        if not task:
-            return
         line = line_of(self.lab, self.which, task.function)
         file = self.entry["file"]
         where = f"{file}:{line}" if line else f"{file} has no `def {task.function}` any more"
-        yield (
+        return (
             f"next: task {task.number}, {task.function}, {where} (about {task.size}). "
             f"Stuck? --hint {task.function}"
         )

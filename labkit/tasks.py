@@ -59,21 +59,22 @@ def task_of_check(lab: Lab, name: str) -> Task | None:
 
 def line_of(lab: Lab, which: str, function: str) -> int:
     """Where a function begins in the learner's file; 0 when it is not there."""
-    try:
-        lines = lab.file(which).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return 0
-    start = re.compile(rf"\s*def {re.escape(function)}\b")
+    start, lines = re.compile(rf"\s*def {re.escape(function)}\b"), _text(lab, which).splitlines()
     return next((number for number, line in enumerate(lines, 1) if start.match(line)), 0)
 
 
 def is_open(lab: Lab, function: str) -> bool:
-    """Whether the learner's file still holds the stub of a function."""
+    """Whether the learner's file still holds the stub of a function, or nothing at all."""
+    text = _text(lab, "starter")
+    return not text or f"· {function} is yours to write" in text
+
+
+def _text(lab, which):
+    """What the learner's file holds; "" when it is gone."""
     try:
-        text = lab.file("starter").read_text(encoding="utf-8", errors="replace")
+        return lab.file(which).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return True
-    return f"· {function} is yours to write" in text
+        return ""
 
 
 def hints_of(lab: Lab) -> dict[str, list[str]]:
