@@ -12,10 +12,11 @@ import zipfile
 from datetime import UTC, datetime
 
 from grading import pages
-from grading.gradebook import TOTAL, Grades, entry_of, replace_file
+from grading.gradebook import Grades, entry_of, replace_file
 from grading.roster import FOR_GROUP
 from grading.text import cell, file_name
 from labkit.claims import shown
+from labkit.scoreboard import TOTAL
 
 
 def write_exports(grades: Grades):

@@ -25,8 +25,8 @@ from grading.handins import HandIn
 from grading.roster import Adjustment, Person
 from grading.text import Problem, file_name, folded
 from labkit.loading import ROOT, Lab, find_labs
+from labkit.scoreboard import TOTAL
 
-TOTAL = 100
 DATA = (".py", ".json", ".jsonl", ".txt", ".log", ".toml")
 
 

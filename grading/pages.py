@@ -9,7 +9,6 @@ from statistics import median
 from string import Template
 
 from grading.gradebook import Grades, entry_of
-from grading.roster import NOT_HANDED_IN
 from grading.text import clean, count, file_name
 from labkit.claims import shown
 
@@ -84,7 +83,7 @@ def _about(grades: Grades, student, lab):
     for one in grades.adjusted(student, lab):
         line += f"; {one.points:+d}: {one.why}"
     if record is None:
-        return line, [NOT_HANDED_IN], []
+        return line, ["nothing was handed in"], []
     line, entry, rows = line + f"; {record['late']}" * bool(record["late"]), entry_of(record), []
     # why the file could not be loaded is said once, above, not once per claim
     for claim in entry["claims"] if not entry["broken"] else ():

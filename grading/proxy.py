@@ -66,11 +66,10 @@ class Lab:
         link.sock.settimeout(limit_s)
         try:
             answer = self._exchange(link, line_of(["load", self._source.decode("latin-1")]))
-        except TimeoutError:
+        except WRONG as error:
             why = f"did not finish within {limit_s:g} s; look for a loop that does not end"
-            raise LoadError(f"starter.py: the import {self._end(why)}") from None
-        except WRONG:
-            raise LoadError(f"starter.py: the import {self._end()}") from None
+            why = self._end(why if isinstance(error, TimeoutError) else "")
+            raise LoadError(f"starter.py: the import {why}") from None
         link.sock.settimeout(None)
         match answer:
             case ["raised", str(kind), str(text), steps, _]:

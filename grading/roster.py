@@ -30,7 +30,6 @@ COLUMNS = {  # a field: what Canvas, Moodle, Gradescope, Classroom 50 and others
     "alias": "alias",
 }
 HEADERS = {header: field for field, names in COLUMNS.items() for header in names.split(", ")}
-NOT_HANDED_IN = "nothing was handed in"
 MOST_IN_GROUP = 8  # more share a section, and no hand-in
 FOR_GROUP = "handed in by"
 
