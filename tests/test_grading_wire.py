@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import resource
 import socket
 import time
@@ -39,7 +40,7 @@ values = st.recursive(
 
 
 def carried(value):
-    (value,) = wire.plain(json.loads(wire.line_of([value])))
+    (value,) = wire.value_of(wire.line_of([value]))
     return value
 
 
@@ -61,6 +62,15 @@ def same(one, other):
 @given(values)
 def test_plain_values_arrive_as_they_were(value):
     assert same(carried(value), value)
+
+
+HALVES = ["\ud800", ["a\udfff", 1], {"key": "\ud83d"}, {"\udc00": 1}, {1: ("\udbff",)}]
+
+
+@pytest.mark.parametrize("value", HALVES, ids=ascii)
+def test_half_a_letter_becomes_a_question_mark_wherever_it_stands(value):
+    assert repr(carried(value)) == re.sub(r"\\ud[89a-f]..", "?", repr(value))
+    assert wire.value_of(b'[{"object": {"key": "\xed\xa0\x80"}}]') == [{"key": "?"}]
 
 
 def test_numpy_scalars_keep_their_type():
@@ -133,7 +143,7 @@ def tag(name, *inside):
 )
 def test_lines_that_nobody_would_write_are_refused(line):
     with pytest.raises(WRONG):
-        wire.plain(json.loads(line))
+        wire.value_of(line.encode())
 
 
 def test_a_line_that_does_not_end_is_read_no_further_than_its_limit(monkeypatch):
@@ -186,7 +196,7 @@ def test_bad_lines_neither_crash_nor_grow():
         data = mutated(chance.choice(seeds), chance)
         started = time.process_time()
         try:
-            wire.plain(json.loads(data))
+            wire.value_of(data)
             accepted += 1
         except WRONG:
             refused += 1

@@ -22,7 +22,9 @@ DTYPES |= {
     for bits in (8, 16, 32, 64)
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}  # numpy makes a name anew for each .name
-OF_JSON = frozenset((type(None), bool, int, float, str))
+NUMBERS = frozenset((type(None), bool, int, float))
+OF_JSON = NUMBERS | {str}
+WORDS = frozenset((str,))
 
 
 class Unsendable(TypeError):
@@ -38,6 +40,10 @@ def tagged(value):
         if not OF_JSON.issuperset(map(type, value)):
             value = [tagged(item) for item in value]
         return value if kind is list else {"tuple": value}
+    if kind is dict and WORDS.issuperset(map(type, value)):
+        if not OF_JSON.issuperset(map(type, value.values())):
+            value = {key: tagged(item) for key, item in value.items()}
+        return {"object": value}
     if kind is dict:
         return {"dict": [[tagged(key), tagged(item)] for key, item in value.items()]}
     if kind is np.ndarray and value.dtype in NAMES:
@@ -84,20 +90,28 @@ AS_IT_IS = {  # whatever a class of one's own makes of str(), float() or iterati
 }
 
 
-def plain(value):
-    """The value of what JSON has. ValueError, TypeError, LookupError or the like for all else."""
+def plain(value, as_it_is=NUMBERS):
+    """The value of what JSON has. ValueError, TypeError, LookupError or the like for all else.
+
+    as_it_is: the types that need no look: str among them where no text can hold half a letter.
+    """
     kind = type(value)
     if kind is str:
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if kind is list:
-        return value if _SIMPLE.issuperset(map(type, value)) else [plain(item) for item in value]
+        simple = as_it_is.issuperset(map(type, value))
+        return value if simple else [plain(item, as_it_is) for item in value]
     if kind is not dict:
         return value
     ((tag, inside),) = value.items()
+    if tag == "object" and type(inside) is dict:
+        if str in as_it_is and as_it_is.issuperset(map(type, inside.values())):
+            return inside
+        return {plain(key): plain(item, as_it_is) for key, item in inside.items()}
     if tag == "tuple":
-        return tuple(plain(inside))
+        return tuple(plain(inside, as_it_is))
     if tag == "dict":
-        pairs = [(plain(key), plain(item)) for key, item in inside]
+        pairs = [(plain(key, as_it_is), plain(item, as_it_is)) for key, item in inside]
         if len(pairs) - len({hash(key) for key, _ in pairs}) > MAX_COLLISIONS:
             raise ValueError("a dict with many keys of the same hash")
         return dict(pairs)
@@ -114,11 +128,14 @@ def plain(value):
     raise ValueError("no such tag")
 
 
-_SIMPLE = frozenset((type(None), bool, int, float))
-
-
 def line_of(message):
     return json.dumps(tagged([*message])).encode() + b"\n"
+
+
+def value_of(line):
+    """The message of a line, as `plain`."""
+    whole = line.isascii() and b"\\ud" not in line.lower()
+    return plain(json.loads(line), OF_JSON if whole else NUMBERS)
 
 
 class Link:
@@ -136,7 +153,7 @@ class Link:
         self.line = self._file.readline(MAX_LINE_BYTES)
         if not self.line.endswith(b"\n"):
             raise EOFError
-        return plain(json.loads(self.line))
+        return value_of(self.line)
 
     def close(self):
         self._file.close()
