@@ -113,6 +113,8 @@ attention = (
 )
 dense, shared = f"3 * 3 * {H:_} * 18_432", f"58 * 3 * {H:_} * {E:_}"
 tables = f"2 * {H:_} * (58 * 256 + 2 * 129_280)"
+parts = [eval(part) for part in (attention, dense, shared, tables)]
+whole = sum(float(gb(part)) for part in parts)
 in_memory = by_hand(
     ("experts of a rank, TP8 in one node", f"{experts} / 8", "GB", node.experts_bytes),
     ("experts of a rank, over 16", f"{experts} / 16", "GB", rank.experts_bytes),
@@ -127,13 +129,13 @@ in_memory = by_hand(
     ("58 routers, the input embedding and the output matrix, 2 bytes each", tables, "GB", None),
     (
         "these four, whole on every rank",
-        " + ".join(gb(eval(part)) for part in (attention, dense, shared, tables)),
+        " + ".join(map(gb, parts)),
         "GB",
         rank.held_bytes - rank.experts_bytes,
     ),
     (
         "of these a step reads all but the input embedding",
-        f"{gb(rank.held_bytes - rank.experts_bytes)} - 2 * {H:_} * 129_280",
+        f"{gb(whole)} - 2 * {H:_} * 129_280",
         "GB",
         rank.always_bytes,
     ),

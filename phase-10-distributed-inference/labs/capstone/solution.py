@@ -560,8 +560,8 @@ def look_at_stages(evidence):
     The typical stage: the median of the busy times (stage_times), of two in the middle the lower.
     "slow-stage"  where = the stage that is busy longest, the first of several. It is busy at least
                   1.37 times as long as the typical one. cost: the part of the makespan that is
-                  saved when no stage is busy longer than the typical one; a makespan is lab 04's,
-                  of the stages' busy times and all microbatches, without hops
+                  saved when no stage is busy longer than the typical one; a makespan is what lab
+                  04's makespan_s says (write it again) of the busy times and all microbatches
     numbers: "busy_ratio", the longest over the typical, and "period_us".
     """
     # BEGIN SOLUTION (task 12)

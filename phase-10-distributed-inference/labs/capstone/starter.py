@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [ab8143d082c1]
+# capstone starter: write where NotImplementedError stands. [d8027975126e]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -456,8 +456,8 @@ def look_at_stages(evidence):
     The typical stage: the median of the busy times (stage_times), of two in the middle the lower.
     "slow-stage"  where = the stage that is busy longest, the first of several. It is busy at least
                   1.37 times as long as the typical one. cost: the part of the makespan that is
-                  saved when no stage is busy longer than the typical one; a makespan is lab 04's,
-                  of the stages' busy times and all microbatches, without hops
+                  saved when no stage is busy longer than the typical one; a makespan is what lab
+                  04's makespan_s says (write it again) of the busy times and all microbatches
     numbers: "busy_ratio", the longest over the typical, and "period_us".
     """
     raise NotImplementedError(

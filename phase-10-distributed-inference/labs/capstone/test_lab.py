@@ -468,7 +468,7 @@ def expect_choice_at_the_limits(lab):
         ([one], (None, 0.03), none, "the typical time keeps a limit; no plan does, so None"),
         ([one], (0, None), none, "None is no limit, 0 is one that nobody keeps"),
         ([one], (None, 0), none, "None is no limit, 0 is one that nobody keeps"),
-        ([eight, one], (None, None), ["one", "eight"], "a tie goes to fewer GPUs"),
+        ([eight, one], (None, None), ["one", "eight"], "100 a GPU each: a tie, for fewer GPUs"),
         (even, (None, None), ["b", "a"], "a tie goes to the earlier"),
         (near, (None, None), ["a", "b"], "200.604 tokens/s per GPU are more than 200.6: no tie"),
     ]:
@@ -1027,6 +1027,23 @@ def expect_finding(look, evidence, truth=None, idea="", expected=None, rel=1e-9)
     close_part(found["cost"], cost, "['cost']", f"cost: {words}{run}", rel, units=False)
 
 
+MEANT = {
+    "compute_ratio": "the slowest rank's median computing over the fastest one's",
+    "foreign": "the largest share of a core that others used",
+    "transfer_ratio": "the median of decode_transfer over the healthy run's",
+    "tail_ratio": "the tail of decode_transfer over the healthy run's",
+    "latency_us": "of link_line through all_reduces",
+    "bytes_per_s": "of link_line through all_reduces",
+    "in_flight": "what requests_in_flight returns",
+    "busy_ratio": "the longest busy time over the typical one",
+    "period_us": "of stage_times",
+    "engines": "the planned ranks, beside those that a process says its engine has",
+    "copies": "the KV heads that tp_size ranks hold, beside those of the model",
+    "waited": "what share_waited returns",
+    "usually_waited": "what share_waited returns of the healthy run",
+}
+
+
 def numbers_are(given, decided_by, run=""):
     """Those that the docstring names; more may be there."""
     if not isinstance(given, dict):
@@ -1042,7 +1059,7 @@ def numbers_are(given, decided_by, run=""):
             expect_equal(given[name], value, part=part, idea="a line that does not rise")
         else:
             counted = name in ("engines", "copies")  # eight of them are no bits
-            idea = f"{name}, as its docstring has it{run}"
+            idea = f"{name}: {MEANT[name]}{run}"
             close_part(given[name], value, part, idea, 1e-6, units=not counted)
     for name, value in given.items():
         number = isinstance(value, numbers.Real) and value == value

@@ -249,7 +249,10 @@ def test_who_is_missing__dead_elsewhere_or_behind(lab):
     drawn = ((*still, "(drawn, with several things wrong)") for still in stills(80, 19))
     for evidence, truth, made in itertools.chain(runs(SERVING, 6, 8), drawn):
         ring = around(truth["graph"], len(evidence["ranks"]))
-        idea = f"who waits for whom is {truth['graph']}, the circle {ring} {made}"
+        ended = {n: rank["exit"] for n, rank in enumerate(evidence["ranks"])}
+        ended = {n: status for n, status in ended.items() if status is not None}
+        idea = f"ended, with these statuses, are {ended or 'none'}; "
+        idea += f"who waits for whom is {truth['graph']}, the circle {ring} {made}"
         found, expected = lab.who_is_missing(evidence), missing_of(evidence, truth)
         expect_equal(found, expected, idea=idea)
         expect_equal(list(found), list(expected), idea="the ranks come in order")

@@ -25,9 +25,14 @@ def compared(model, box, load, candidate):
     _, hop_s, busbw = fixed.line(box.network, 2)
     given = (kv_bytes, busbw, hop_s, model.num_layers, candidate.prefill_s)
     hidden_s, at_end_s = (labs.capstone().transfer_s(*given, way) for way in (True, False))
-    asked = (rate, engines, candidate.prefill_s, load.output, alone - sequence_s, sequence_s)
-    found = labs.capstone().pools_or_one(*asked, hidden_s)
+    work = (candidate.prefill_s, load.output, alone - sequence_s, sequence_s, hidden_s)
+    found = labs.capstone().pools_or_one(rate, engines, *work)
+    try:  # each engine of one pool has its share of the requests, and takes in prompts and answers
+        together = labs.capstone().pools_or_one(rate / engines, 1, *work)
+    except ValueError:
+        together = None
     return found | {
+        "together": together,
         "engines": engines,
         "requests_per_s": rate,
         "prompts": rate * candidate.prefill_s / engines,
@@ -42,7 +47,7 @@ def lines(model, box, load, candidate):
     name, first = candidate.name.split(" x ")[-1], found["first_pool"]
     yield (
         f"\nOne pool or two, of {found['engines']} engines of {name}? "
-        f"{found['requests_per_s']:.3g} requests/s; prompts take "
+        f"{found['requests_per_s']:.3g} requests/s, spread evenly; prompts take "
         f"{found['prompts']:.0%} of the time."
     )
     yield (
@@ -50,8 +55,13 @@ def lines(model, box, load, candidate):
         f"{seconds_text(found['behind_s'])} behind the prefill, layer by layer; "
         f"{seconds_text(found['at_end_s'])} at its end."
     )
-    times = f"{seconds_text(found['tpot_s'])} a token, first token {seconds_text(found['ttft_s'])}"
+    one = _times(found["together"]) if found["together"] else "its engines cannot answer so many"
+    yield f"  One pool: {one}."
     if first:
-        yield f"  Two: {first} to prefill, {found['engines'] - first} to decode: {times}."
+        yield f"  Two: {first} to prefill, {found['engines'] - first} to decode: {_times(found)}."
     else:
-        yield f"  One: two would not be 5% faster a token: {times}."
+        yield "  Two would not be 5% faster a token."
+
+
+def _times(found):
+    return f"{seconds_text(found['tpot_s'])} a token, first token {seconds_text(found['ttft_s'])}"
