@@ -43,7 +43,9 @@ rows, verdicts, wins = zip(*(figures.tables.two_gpus(*two) for two in asked), st
 
 at_crossing = lab03.crossover_bytes(8, c_s, a_s, busbw) / (hidden * 2)
 sides = {name: figures.tables.over_ethernet(name) for name in ("llama-3.1-8b", "qwen2.5-72b")}
-share_at = {tokens: figures.tables.share(tokens) for tokens in (1, round(achieved), 1024, 4096)}
+share_at = {tokens: figures.tables.share(tokens) for tokens in range(1, 4097)}
+ridge = round(meet_best)
+turns_at_the_ridge = abs(max(share_at, key=share_at.get) - ridge) <= 1
 floors = {gpu: figures.tables.shares_of(gpu)[0] for gpu in lab03.GPUS}
 
 # one node, across, two replicas; 1, 16, 64 requests

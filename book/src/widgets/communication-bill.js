@@ -134,7 +134,7 @@
       const work = best.arithmetic_s > best.weights_s ? "multiply" : "read";
       const share = percent(best.share) === percent(worst.share) ? percent(best.share) : `${percent(best.share)} to ${percent(worst.share)}`;
       this.querySelector(".status").textContent =
-        tp === 1 ? `One rank: no all-reduce, ${time(best.step_s)} to ${work} the weights.` : `${tp} ranks: all-reduce takes ${share} of a step.`;
+        tp === 1 ? `One rank: no all-reduce, ${time(best.step_s)} to ${work} the weights.` : `${tp} ranks: all-reduce takes ${share} of reading and messages together.`;
       const mean = (name) => (best[name] + worst[name]) / 2;
       const bound = mean("latency_s") > mean("wire_s") ? "latency" : "bandwidth";
       const pays = [best, worst].map((side) => side.paid_s < side.saved_s);

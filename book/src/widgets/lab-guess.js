@@ -15,9 +15,10 @@
     changed();
   };
 
-  // "1,500", "58 %", "3e-4": a positive number, or NaN.
+  // "1,500", "7,5", "58 %", "3e-4": a positive number, or NaN. A comma that no three digits follow
+  // is a decimal one.
   const number = (text) => {
-    const value = Number(text.replace(/[\s,_]/g, "").replace(/[^\d.e+-].*$/i, "") || NaN);
+    const value = Number(text.replace(/,(?!\d{3})/, ".").replace(/[\s,_]/g, "").replace(/[^\d.e+-].*$/i, "") || NaN);
     return value > 0 ? value : NaN;
   };
 

@@ -71,7 +71,7 @@ def test_shards__say_what_is_uneven(lab):
     below = -random.Random(2).choice((2, 3, 4, 6, 8))  # -8 divides 48
     for size, num_ranks in (*uneven_splits(), (48, 0), (48, below)):
         words = ["ffn_width", size, num_ranks]
-        idea = "num_ranks must be at least 1" if num_ranks < 1 else "blocks are equal"
+        idea = "num_ranks must be at least 1" if num_ranks < 1 else "the error names all three"
         expect_error(
             ValueError, lab.shards, "ffn_width", size, num_ranks, mentions=words, idea=idea
         )

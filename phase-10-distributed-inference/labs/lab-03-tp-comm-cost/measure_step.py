@@ -171,7 +171,10 @@ def report(lab, rows, bandwidth, flops):
         over = f"{row['step_s'] / floor_s:.2f} x"
         asked = [row["tp_size"], row["batch"], seconds_text(floor_s)]
         table.append([*asked, products, step, over, launched])
-    return "\n".join(columns(table, "rrrrrrr"))
+    said = "products: with the matrices alone. step: with the small kernels and the cache, too."
+    if any(row["products_s"] > row["step_s"] for row in rows):
+        said += " They take longer than their step: the machine is busy with something else."
+    return "\n".join([*columns(table, "rrrrrrr"), said])
 
 
 def arguments():
