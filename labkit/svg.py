@@ -67,11 +67,10 @@ class Drawing:
             d = f"M{x:.5g} {y - 1.2 * r:.5g}l{1.2 * r:.4g} {2.2 * r:.4g}h{-2.4 * r:.4g}z"
             self.parts.append(f'<path class="{fill} edge" d="{d}"/>')
 
-    def figure(self, alt: str, caption: str = "", min_width: int = 0) -> str:
+    def figure(self, alt: str, caption: str = "") -> str:
         """The drawing as one line of HTML. `alt` says what a reader should take from it."""
-        svg = self.inline(alt, f' style="min-width:{min_width}px"' if min_width else "")
         below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-        return f'<figure class="lab-figure"><div class="scroll">{svg}</div>{below}</figure>'
+        return f'<figure class="lab-figure">{self.inline(alt)}{below}</figure>'
 
     def inline(self, alt: str, more: str = "") -> str:
         """The <svg> element alone, with `more` attributes."""
@@ -165,11 +164,11 @@ class Plot(Drawing):
         for value, label in y_ticks:
             y = self.y(value)
             self.line([(self.left, y), (self.right, y)], "grid", "thin")
-            self.text(self.left - 8, y + 4, label, "muted", "end", 12)
+            self.text(self.left - 8, y + 4, label, "muted", "end")
         for value, label in x_ticks:
             x = self.x(value)
             self.line([(x, self.bottom), (x, self.bottom + 5)], "muted", "thin")
-            self.text(x, self.bottom + 19, label, "muted", "middle", 12)
+            self.text(x, self.bottom + 19, label, "muted")
         self.line([(self.left, self.bottom), (self.right, self.bottom)], "muted", "thin")
 
     def x(self, value: float) -> float:

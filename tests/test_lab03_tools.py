@@ -225,7 +225,7 @@ def test_the_picture_is_xml_and_every_point_is_on_the_paper():
         numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", line.get("points"))]
         assert all(0 <= number <= width for number in numbers)
     texts = [element.text for element in root.iter(f"{space}text")]
-    assert {"a < b & c", "2 ranks", "latency-bound", "1 KiB", "10 us"} <= set(texts)
+    assert {"a < b & c", "2 ranks", "latency-bound", "1 KiB", "10 µs"} <= set(texts)
 
 
 def test_a_crossover_outside_the_picture_is_left_out():

@@ -50,7 +50,7 @@ def against_replicas(requests=64, context=1250):
         best, worst = lab03.all_reduce_range_s(link, 2, payload)
         for end in (best, worst):
             plot.vertical(end)
-        plot.text(plot.x((best * worst) ** 0.5), plot.top - 6, name, "muted", size=12)
+        plot.text(plot.x((best * worst) ** 0.5), plot.top - 6, name, "muted")
         said.append(f"over {name} one takes {best * 1e6:.0f} to {worst * 1e6:.0f} microseconds")
     flip = weights_s / 2 / (2 * shape["num_layers"] + 1)
     alt = (
@@ -76,18 +76,20 @@ def plans_drawn(candidates, tpot_s, ttft_s):
         (lows * 0.93, highs), (0, 3400), "ms per further token (TPOT)", "tokens/s on both boxes",
         [(n / 1e3, str(n)) for n in (15, 20, 30, 50, 80, 120, 200)],
         [(n, f"{n:,}") for n in range(0, 3001, 1000)],
-        log_x=True, width=560, height=400, right=56,
+        log_x=True, width=WIDTH, height=400,
     )  # fmt: skip
     x = plot.vertical(tpot_s, "c1", "dash")
-    plot.text(x + 5, plot.top + 10, f"limit, {tpot_s * 1e3:.0f} ms", "c1", "start", 12)
+    plot.text(x + 5, plot.top + 10, f"limit, {tpot_s * 1e3:.0f} ms", "c1", "start")
     said, free = [], plot.top
     for c in shown:
         (low, tpot, high), rate = c.times["tpot_s"], c.times["tokens_per_s"][1]
         first, y, end = c.times["ttft_s"][1], plot.y(rate), plot.x(min(high, highs))
         plot.line([(plot.x(low), y), (end, y)], "muted", "thin")
-        if rate > 2000 or "TP16" in c.name:  # the others are told in the text alternative
-            free = max(free + 13, y + 4)
-            plot.text(end + 6, free, c.name, "fg" if tpot <= tpot_s else "muted", "start", 12)
+        # the others are told in the text alternative
+        if rate > 2000 or "TP16" in c.name or c is shown[-1]:
+            ink, fits = "fg" if tpot <= tpot_s else "muted", end + 8 * len(c.name) < plot.right
+            free = max(free + 14, y + 4) if fits else max(free + 22, y - 6)
+            plot.text(end + 6 if fits else end, free, c.name, ink, "start" if fits else "end")
         plot.dot(plot.x(tpot), y, "c0" if first <= ttft_s else "muted")
         said.append(
             f"{c.name}: {tpot * 1e3:.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f}), "
@@ -100,7 +102,6 @@ def plans_drawn(candidates, tpot_s, ttft_s):
         "worst on which the plan still starts. The time is logarithmic. DCP2 divides a sequence's "
         "positions over two ranks. Grey dots take longer "
         f"than {ttft_s * 1e3:.0f} ms for the first token; grey names are slower than the limit.",
-        min_width=560,
     )
 
 

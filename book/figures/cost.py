@@ -116,9 +116,9 @@ def roofline(weight_bytes=15.01e9):
     meet = gpu["flops_per_s"] / gpu["memory_bytes_per_s"]
     meet *= lab03.ACHIEVED_ARITHMETIC / lab03.ACHIEVED_BANDWIDTH
     x = plot.vertical(meet)
-    plot.text(x + 6, plot.top + 12, f"{meet:.0f} tokens", "muted", "start", 12)
-    plot.text(x - 6, plot.top + 12, "reading", "muted", "end", 12)
-    plot.text(x + 6, plot.top + 28, "multiplying", "muted", "start", 12)
+    plot.text(x + 6, plot.top + 12, f"{meet:.0f} tokens", "muted", "start")
+    plot.text(x - 6, plot.top + 12, "reading", "muted", "end")
+    plot.text(x + 6, plot.top + 28, "multiplying", "muted", "start")
     plot.label(1.1, one[0] * 1.2, "one H100", 0)
     plot.label(1.1, eight[0] * 0.62, "eight H100s, without messages", 1)
     plot.label(1.1, bill(1) * 1.25, "their messages", 2)
@@ -156,7 +156,7 @@ def two_launches():
             d.rect(106, top, work * scale, 19, fill, "edge")
             if wait:
                 d.rect(106 + work * scale, top, wait * scale, 19, "idle", "box")
-            d.text(end + 5, top + 14, f"{work + wait:.1f} µs", "muted", "start", 12)
+            d.text(end + 5, top + 14, f"{work + wait:.1f} µs", "muted", "start")
             said.append(f"{name}, {ranks}: {work + wait:.1f}")
     key(d, 222, {"vLLM's kernel": "c0", "waiting to be launched": "idle"})
     return d.figure(

@@ -36,14 +36,14 @@ def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
     d.text(218, 100, "sockets", "muted", "start", 13)
     d.line([(180, 184), (110, 259)], "muted", "arrow")
     d.line([(240, 184), (310, 259)], "muted", "arrow")
-    d.text(210, 222, "messages in", "muted", size=13)
+    d.text(210, 222, "notes in", "muted", size=13)
     d.text(210, 238, "shared memory", "muted", size=13)
     d.line([(187, 291), (233, 291)], "c2", "thick")
     d.text(210, 346, "collectives: kernels or NCCL on GPUs, gloo here", "c2", size=13)
     d.text(210, 366, "four processes; every arrow crosses from one to another", "muted", size=13)
     alt = (
         "Four processes. The front end takes requests and hands them to EngineCore over sockets. "
-        "EngineCore schedules and writes messages into shared memory, which both workers read. "
+        "EngineCore schedules and writes notes into shared memory, which both workers read. "
         "The two workers hold half of the model each and meet in collectives."
     )
     return d.figure(alt, "The process ids are those of the capture tp2-engine: four, not two.")
@@ -82,7 +82,7 @@ def token_path():
     row, top = 60, 92
     d = Drawing(WIDTH, top + row * len(STEPS) + 4)
     d.rect(96, 6, 318, 30, "c3", "box", 5)
-    d.text(255, 26, "EngineCore: messages for all ranks", "bg", size=14, extra="bold")
+    d.text(255, 26, "EngineCore: notes for all ranks", "bg", size=14, extra="bold")
     for rank, x in ((0, 166), (1, 344)):
         d.line([(x, 36), (x, 60)], "muted", "arrow")
         d.text(x, 80, f"rank {rank}", f"c{rank}", size=14, extra="bold")
@@ -102,7 +102,7 @@ def token_path():
     d.text(70, (first + last) / 2 - 6, "every", "muted", "end", 13)
     d.text(70, (first + last) / 2 + 10, "layer", "muted", "end", 13)
     alt = (
-        "One decode step on two ranks. EngineCore, a process of its own, sends messages. Both "
+        "One decode step on two ranks. EngineCore, a process of its own, sends notes. Both "
         "ranks look up embeddings and all-reduce. In every layer they run their own heads and meet "
         "in an all-reduce after o_proj, run their half of the MLP and meet in an all-reduce after "
         "down_proj. The logits are all-gathered, both ranks sample, and rank 0 answers. "
@@ -112,8 +112,8 @@ def token_path():
     return d.figure(
         alt,
         "Green: the only places where the ranks meet. Numbers: microseconds of our model's step at "
-        "batch 1, to read a rank's half of a matrix, or of an all-reduce measured with the kernel "
-        f"of {engine}, in a CUDA graph, the path without FlashInfer.",
+        "batch 1, to read a rank's half of a matrix, or of an all-reduce measured with "
+        f"{engine}'s own kernel (below), launched as engines do (lab 03).",
     )
 
 
@@ -143,7 +143,7 @@ def messages_of_a_step(name="lab-02/captures/tp2/report.json"):
     x = left
     for place in places:
         width = 2 * wide if place.startswith("layer") else wide
-        d.text(x + width / 2 - 3, 194, place, "muted", size=12)
+        d.text(x + width / 2 - 3, 194, place, "muted")
         x += width
     key(d, 208, {"all-reduce": "c2", "all-gather": "c3"})
     return d.figure(
@@ -242,15 +242,15 @@ def annotated_log():
     """A start-up's log as strips, one a line: grey is noise, and evidence says what it tells."""
     log = capture("lab-02/captures/tp2-engine/engine.log")
     told, lines, step = evidence(log), log.splitlines(), 5
-    d, free, last = Drawing(420, step * len(lines) + 24), 0.0, ""
-    scale = 210 / max(map(len, lines))
+    d, free, last = Drawing(300, step * len(lines) + 24), 0.0, ""
+    scale = 90 / max(map(len, lines))
     for number, line in enumerate(lines):
         y, what = 8 + step * number, told.get(number)
-        d.rect(8, y, max(4, min(len(line) * scale * 3, 210)), 3.5, "c1" if what else "idle")
+        d.rect(8, y, max(4, min(len(line) * scale * 3, 90)), 3.5, "c1" if what else "idle")
         if what and what != last:
             free = max(free + 17, y + 6)  # labels stand below each other
-            d.line([(222, y + 2), (240, free - 4)], "c1", "thin")
-            d.text(244, free, what, "fg", "start", 13)
+            d.line([(102, y + 2), (116, free - 4)], "c1", "thin")
+            d.text(120, free, what, "fg", "start", 13)
             last = what
     return d.figure(
         f"{len(lines)} lines of a log as strips; {len(told)} are evidence, from top to bottom: "

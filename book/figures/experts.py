@@ -190,7 +190,7 @@ def moe_steps(context=2000):
         tokens = [n for n in ladder(16, 4096, 2**0.25) if n < most] + [most]
         plot.curve(tokens, [step_ms(n, context, plan) for n in tokens], series)
         plot.points([most], [step_ms(most, context, plan)], series)
-        plot.text(plot.x(most) + 9, plot.y(step_ms(most, context, plan)) + 4, f"{most:,}", size=12,
+        plot.text(plot.x(most) + 9, plot.y(step_ms(most, context, plan)) + 4, f"{most:,}",
                   anchor="start")  # fmt: skip
     for row, (name, series) in enumerate((("attention-DP", 2), ("dealt out", 1), ("TP", 0))):
         plot.label(300, 16 * 0.86**row, name, series)
@@ -220,7 +220,7 @@ def caches():
         d.text(8, 20, title, "fg", "start", 15, "bold")
         for rank in range(8):
             x = 10 + 50 * rank
-            d.text(x + 22, 168, f"rank {rank}" if rank % 2 == 0 else "", "muted", size=12)
+            d.text(x + 22, 168, f"rank {rank}" if rank % 2 == 0 else "", "muted")
             d.rect(x, 34, 44, 118, "bg", "box")
             for slot in range(2):
                 request = slot if d is tp else 2 * rank + slot

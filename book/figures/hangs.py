@@ -43,7 +43,7 @@ def drift(number=5):
 def _box(d, x, y, width, key, entry):
     group, count = key
     waits = entry["left_s"] is None
-    d.rect(x, y, (2 * width if waits else width) - 4, 32, LANES[group], "edge")
+    d.rect(x, y, WIDTH + 4 - x if waits else width - 4, 32, LANES[group], "edge")
     d.text(x + width / 2 - 2, y + 21, f"{group} {count}", "bg", size=13)
 
 

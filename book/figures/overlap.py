@@ -97,7 +97,7 @@ def recorded(name="toy-simulated-1gbit"):
     folder = lab("lab-02").path
     figures = load_module(folder / "tensor_parallel_toy" / "figures.py")
     runs = json.loads((folder / "captures" / name / "timeline.json").read_text())
-    drawing, said = figures.timeline(runs)
+    drawing, said = figures.timeline(runs, WIDTH)
     alt = (
         f"Lanes of {len(runs['overlap'])} ranks in one MLP, forward and backward, as recorded. "
         f"{said}. Overlapped, the lanes of waiting are nearly empty, for messages travel during "
@@ -107,7 +107,7 @@ def recorded(name="toy-simulated-1gbit"):
         "One MLP of one step, recorded on two processor cores: real gloo messages, which arrive no "
         "earlier than a link of 1 Gbit/s would bring them."
     )
-    return drawing.figure(alt, caption, min_width=int(drawing.width))
+    return drawing.figure(alt, caption)
 
 
 def prefill_halves(tokens=4096, ranks=8):

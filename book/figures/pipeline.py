@@ -29,9 +29,9 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
             arrivals[i] = len(row)
         rows.append(row + [None] * (total - len(row)))
     bottom = 8 + len(rows) * page.CELL_H
-    d = Drawing(650, bottom + 30)
-    page.rows(d, rows, 8, 590 / total, "stage")
-    d.text(page.LEFT, bottom + 20, f"{total} ticks", "muted", "start", 12)
+    d = Drawing(WIDTH, bottom + 30)
+    page.rows(d, rows, 8, (WIDTH - 4 - page.LEFT) / total, "stage")
+    d.text(page.LEFT, bottom + 20, f"{total} ticks", "muted", "start")
     slow = max(range(len(stage_s)), key=lambda s: stage_s[s])
     alt = (
         f"{len(stage_s)} stages, {m} microbatches. Stage {slow} works without a pause; before and "
@@ -39,7 +39,7 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
     )
     fast = lab04.makespan_s([1] * len(stage_s), m)
     caption = f"Stage {slow} is twice as slow. The run takes {total} ticks instead of {fast}."
-    return d.figure(alt, caption, min_width=int(d.width))
+    return d.figure(alt, caption)
 
 
 def schedules(p=4, m=8):
@@ -56,23 +56,24 @@ def schedules(p=4, m=8):
         ),
         ("zero bubble (ZBV)", _zbv(p, m), 0.5, "weight gradients fill the gaps"),
     )
-    tick = 660 / max(len(grid[0]) * unit for _, grid, unit, _ in cases)
+    tick = (WIDTH - 4 - page.LEFT) / max(len(grid[0]) * unit for _, grid, unit, _ in cases)
     block = p * page.CELL_H + 62
-    d = Drawing(0, len(cases) * block + 18)
+    d = Drawing(WIDTH, 0)
     said = []
     for k, (name, grid, unit, change) in enumerate(cases):
         bubble = lab04.grid_bubble(grid)
         d.text(page.LEFT, k * block + 18, name, "fg", "start", 14, "bold")
-        d.text(page.LEFT, k * block + 35, f"{change}; bubble {bubble}", "muted", "start", 12)
+        d.text(page.LEFT, k * block + 35, f"{change}; bubble {bubble}", "muted", "start")
         page.rows(d, grid, k * block + 44, tick * unit)
         said.append(f"{name}: {change}, {len(grid[0]) * unit:g} ticks, bubble {bubble}")
-    d.width = 8 + page.key(d, len(cases) * block, *(grid for _, grid, _, _ in cases))
+    page.key(d, len(cases) * block, *(grid for _, grid, _, _ in cases))
     alt = f"{p} ranks, {m} microbatches, the same work in four orders. " + "; ".join(said) + "."
     caption = (
         "The same work four times, on one time axis. The first three are replayed from lab 04's "
-        "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures."
+        "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures. "
+        "Thin cells bear no number."
     )
-    return d.figure(alt, caption, min_width=676)
+    return d.figure(alt, caption)
 
 
 def _zbv(p, m):

@@ -17,73 +17,70 @@ def _matrix(d, x, y, w, h, shards, by, label):
     d.text(x + w / 2, y + h + 17, label, "fg", size=13)
 
 
+def _two_ranks(name, what, meet):
+    """Half of `column_row`: x and W-transposed, without what they make."""
+    d = Drawing(336, 312)
+    d.text(8, 18, name, "fg", "start", 15, "bold")
+    d.text(8, 37, what, "muted", "start")
+    d.text(107, 116, "×", size=20)
+    d.text(218, 116, "=", size=20)
+    d.line([(280, 206), (280, 241)], "fg", "arrow")
+    d.text(268, 228, meet, "muted", "end")
+    _matrix(d, 235, 244, 90, 44, [2], "columns", "")
+    d.text(224, 271, "whole on every rank", "fg", "end")
+    return d
+
+
 def column_row():
-    """Column-parallel above, row-parallel below, two ranks."""
-    d = Drawing(680, 380)
-    for top, name in (
-        (0, "Column-parallel: the outputs are divided"),
-        (195, "Row-parallel: the inputs are divided"),
-    ):
-        d.text(8, top + 20, name, "fg", "start", 15, "bold")
-        y = top + 40
-        d.text(152, y + 55, "×", size=20)
-        d.text(312, y + 55, "=", size=20)
-        d.line([(455, y + 50), (520, y + 50)], "fg", "arrow")
-        _matrix(d, 535, y + 25, 100, 50, [2], "columns", "whole on every rank")
-    y = 40
-    _matrix(d, 20, y + 25, 110, 50, [None], "rows", "x  [tokens, in]")
-    _matrix(d, 180, y - 5, 100, 110, [0, 1], "columns", "Wᵀ  [in, out]")
-    _matrix(d, 340, y + 25, 100, 50, [0, 1], "columns", "y  [tokens, out]")
-    d.text(488, y + 40, "all-gather", "muted", size=12)
-    y = 235
-    _matrix(d, 20, y + 25, 110, 50, [0, 1], "columns", "x  [tokens, in]")
-    _matrix(d, 180, y - 5, 100, 110, [0, 1], "rows", "Wᵀ  [in, out]")
-    d.rect(340, y - 9, 100, 50, "c0", "edge")
-    d.text(390, y + 57, "+", size=18)
-    d.rect(340, y + 63, 100, 50, "c1", "edge")
-    d.text(390, y + 130, "two partial sums", "fg", size=13)
-    d.text(488, y + 40, "all-reduce", "muted", size=12)
-    alt = (
+    """Column-parallel and row-parallel, two ranks."""
+    column = _two_ranks("Column-parallel", "the outputs are divided", "all-gather")
+    _matrix(column, 10, 85, 84, 50, [None], "rows", "x  [tokens, in]")
+    _matrix(column, 121, 55, 84, 110, [0, 1], "columns", "Wᵀ  [in, out]")
+    _matrix(column, 235, 85, 90, 50, [0, 1], "columns", "y  [tokens, out]")
+    row = _two_ranks("Row-parallel", "the inputs are divided", "all-reduce")
+    _matrix(row, 10, 85, 84, 50, [0, 1], "columns", "x  [tokens, in]")
+    _matrix(row, 121, 55, 84, 110, [0, 1], "rows", "Wᵀ  [in, out]")
+    _matrix(row, 235, 51, 90, 50, [0], "rows", "")
+    row.text(280, 117, "+", size=18)
+    _matrix(row, 235, 123, 90, 50, [1], "rows", "two partial sums")
+    alts = (
         "Two ways to divide y = x W-transposed between two ranks. Column-parallel: each rank holds "
         "half of the columns of W-transposed and computes half of y's columns; an all-gather joins "
-        "them. Row-parallel: each rank holds half of the rows of W-transposed and half of x's "
-        "columns; each computes a partial sum as large as y, and an all-reduce adds the two."
+        "them.",
+        "Row-parallel: each rank holds half of the rows of W-transposed and half of x's "
+        "columns; each computes a partial sum as large as y, and an all-reduce adds the two.",
     )
     caption = (
         "Blue is rank 0, orange is rank 1, green is the same on both, grey is x, which both have. "
         "W is stored as [out, in], so a column of the drawn Wᵀ is a row there."
     )
-    return d.figure(alt, caption, min_width=680)
+    return panels([(column, alts[0]), (row, alts[1])], caption)
 
 
 def mlp():
     """The MLP pairing: the first layer's output stays where the second one needs it."""
-    d = Drawing(680, 250)
-    for rank, y in ((0, 20), (1, 130)):
+    d = Drawing(336, 436)
+    for rank, x in ((0, 76), (1, 260)):
         fill = SERIES[rank]
-        d.text(8, y + 42, f"rank {rank}", fill, "start", 14, "bold")
+        d.text(x, 16, f"rank {rank}", fill, size=14, extra="bold")
         boxes = (
-            (70, 50, "x", "idle", "[tokens, in]"),
-            (160, 84, "W₁ half", fill, "[in, hidden/2]"),
-            (284, 60, "relu", fill, "[tokens, hidden/2]"),
-            (384, 84, "W₂ half", fill, "[hidden/2, out]"),
-            (620, 50, "y", "c2", "[tokens, out]"),
+            (26, "x", "idle", "[tokens, in]"),
+            (98, "W₁ half", fill, "[in, hidden/2]"),
+            (170, "relu", fill, "[tokens, hidden/2]"),
+            (242, "W₂ half", fill, "[hidden/2, out]"),
+            (378, "y", "c2", "[tokens, out]"),
         )
-        for x, w, label, look, shape in boxes:
-            text = "fg" if look == "idle" else "bg"
-            d.rect(x, y + 12, w, 50, look, "box", 6)
-            d.text(x + w / 2, y + 42, label, text, size=14, extra="bold")
-            d.text(min(x + w / 2, 638), y + 78, shape, "muted", size=11)
-        for a, b in ((120, 158), (244, 282), (344, 382)):
-            d.line([(a, y + 37), (b, y + 37)], "fg", "arrow")
-        at = 107 if rank == 0 else 123
-        d.line([(468, y + 37), (500, at)], fill, "arrow")
-        d.line([(588, at), (618, y + 37)], "c2", "arrow")
-    d.rect(502, 88, 86, 54, "fg", "box", 6)
-    d.text(545, 111, "all-reduce", "bg", size=14, extra="bold")
-    d.text(545, 130, "once", "bg", size=12)
-    d.text(314, 120, "nothing crosses here", "muted", size=13)
-    d.text(314, 240, "column-parallel, then row-parallel", "muted", size=13)
+        for y, label, look, shape in boxes:
+            d.rect(x - 55, y, 110, 30, look, "box", 6)
+            d.text(x, y + 20, label, "fg" if look == "idle" else "bg", size=14, extra="bold")
+            d.text(x, y + 45, shape, "muted", size=12)
+        for y in (74, 146, 218, 290):
+            d.line([(x, y), (x, y + 22)], "fg", "arrow")
+        d.line([(x, 353), (x, 376)], "c2", "arrow")
+    d.rect(21, 314, 294, 38, "fg", "box", 6)
+    d.text(168, 338, "all-reduce, once", "bg", size=14, extra="bold")
+    for line, word in enumerate(("nothing", "crosses", "here")):
+        d.text(168, 172 + 16 * line, word, "muted", size=12)
     alt = (
         "The MLP on two ranks. Each rank multiplies the whole x by its half of W1, applies relu to "
         "its own half, and multiplies by its half of W2. Nothing crosses between the ranks until "
@@ -93,7 +90,7 @@ def mlp():
         "relu works element by element, so it may be applied to a half. It stands for the "
         "activation of a real model, such as SiLU(gate) × up, which is elementwise too."
     )
-    return d.figure(alt, caption, min_width=680)
+    return d.figure(alt, caption)
 
 
 def ring(num_ranks=4):

@@ -93,6 +93,9 @@ def where_the_time_goes(known=5, pipeline=False):
     eight = step(tp=8)
     split = sum(eight["terms"][term] for name in ("reading", "messages") for term in SHOWN[name][1])
     left = 1 - split / eight["typical"]
+    for one in (step(tp=tp, clients=batch) for tp in (1, 8) for batch in (1, 64)):
+        reading = sum(one["terms"][term] for term in SHOWN["reading"][1])
+        assert (one["floor"] < reading) == (one["least"]["messages"] == 0)
     caption = {
         1: "Reading is what a split divides; the pale rest of the step does not shrink.",
         2: "Messages appear with the split and stay while the reading shrinks.",
@@ -102,9 +105,9 @@ def where_the_time_goes(known=5, pipeline=False):
     return panels(
         drawn,
         f"{caption} One decode step of Llama-3.1-8B on H100s over NVLink, at 1,250 tokens of "
-        "context. Bars: a typical box, in ms; each panel has its own scale. The floor is the least "
-        "that the best box needs for reading and for what the split sends; a typical box reads "
-        "more slowly, so a bar may be longer."
+        "context. Bars: a typical box, in ms; each panel has its own scale. The floor is what the "
+        "best box needs for reading and for messages: at TP=1 shorter than a typical box's "
+        "reading, at TP=8 longer, by the messages."
         + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
     )
 
@@ -127,7 +130,7 @@ def _steps(splits, batch, known):
         corners = [(56, y - 2), (56 + floor, y - 2), (56 + floor, y + 24), (56, y + 24)]
         d.line([*corners, corners[0]], "fg", "thick")
         total = f"{one['typical'] * 1e3:.1f}"
-        d.text(min(x + 4, WIDTH - 24), y + 16, total, "muted", "start", 12)
+        d.text(min(x + 4, WIDTH - 24), y + 16, total, "muted", "start")
         least = f"floor {one['floor'] * 1e3:.1f} ms of {total}"
         said.append(f"{name}: {least}, " + ", ".join(told))
     rest = {} if known == len(SHOWN) else {"not explained yet": "idle"}

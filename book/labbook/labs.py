@@ -202,10 +202,8 @@ def drawing(target: str) -> str:
     svg = re.sub(r"<style>.*?</style>", "", svg)  # the theme has its own colours
     label = f'role="img" aria-label="{escape(" ".join(alt.split()), quote=True)}"'
     opening = re.sub(r'\s(?:role|aria-label)="[^"]*"', "", svg.partition(">")[0])
-    width = re.search(r'\swidth="(\d+)"', opening)
-    smallest = f' style="min-width:{width[1]}px"' if width else ""  # scrolls, not shrinks
-    svg = f"{opening} {label}{smallest}>" + svg.partition(">")[2]
-    return f'<figure class="lab-figure"><div class="scroll">{svg}</div></figure>'
+    svg = f"{opening} {label}>" + svg.partition(">")[2]
+    return f'<figure class="lab-figure">{svg}</figure>'
 
 
 def capture(target: str) -> Any:

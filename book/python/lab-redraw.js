@@ -15,7 +15,6 @@
       this.shown.replaceWith(figure);
       this.shown = figure;
       this.button.textContent = text;
-      dispatchEvent(new Event("resize")); // a11y.js looks what scrolls sideways
     }
 
     async draw() {

@@ -109,8 +109,7 @@
       this.screen.textContent = `$ python place.py ${options}\n${screen}`;
       const drawing = picture && new DOMParser().parseFromString(picture, "image/svg+xml").documentElement;
       drawing?.querySelector("style").remove(); // the page has its own, by theme
-      this.drawn.replaceChildren(...(drawing ? [element("div", { className: "scroll" }, drawing)] : []));
-      dispatchEvent(new Event("resize")); // a11y.js looks what scrolls sideways
+      this.drawn.replaceChildren(...(drawing ? [drawing] : []));
       const choice = screen.match(/^(Choice: .*?|No plan keeps the limits)[.:]/m)?.[1];
       const end = choice ?? screen.trim().split("\n").pop();
       this.host.say(`${end.replace(/\.?$/, ".")} (${seconds.toFixed(1)} s${status > 1 ? ", refused" : ""})`);

@@ -23,7 +23,6 @@
     ["main pre > code", "code"],
     ["main .math-block", "equation"],
     ["main .table-wrapper", "table"],
-    ["main .lab-figure .scroll", "figure"],
   ];
   const reach = () => {
     for (const [selector, name] of names) {

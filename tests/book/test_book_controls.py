@@ -65,6 +65,22 @@ def test_a_page_too_wide_for_a_phone_is_found(open_page, planted):
         checks.expect_no_sideways_scroll(page)
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "says, size, words",
+    [
+        ("wider than its frame", 'viewBox="0 0 680 9" style="min-width:680px"', ""),
+        ("too small: b", 'viewBox="0 0 680 40"', '<text y="30" font-size="13">b</text>'),
+        ("cut off: b", 'viewBox="0 0 400 40"', '<text x="399" y="30" font-size="13">b</text>'),
+    ],
+)
+def test_a_figure_too_wide_for_a_phone_is_found(open_page, planted, says, size, words):
+    wide = f'<figure class="lab-figure"><svg width="680" {size}>{words}</svg></figure></main>'
+    page = open_page(planted("guide.html", "</main>", wide) + "/guide.html")
+    with pytest.raises(AssertionError, match=f"1 faults of figures: ..{says}"):
+        checks.expect_figures_fit(page)
+
+
 VIOLATIONS = {  # of a rule
     "color-contrast": '<p style="color:#aaa;background:#fff">faint words</p>',
     "image-alt": '<img src="favicon.png">',

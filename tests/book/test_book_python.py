@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from book_checks import expect_no_sideways_scroll, expect_no_violation
+from book_checks import expect_figures_fit, expect_no_sideways_scroll, expect_no_violation
 from labbook.bundle import LABS, pieces_of
 from labbook.labs import lab
 
@@ -380,6 +380,7 @@ def test_the_planner_in_the_page_prints_what_a_terminal_prints(visit, built):
         options, screen = asked(page, **fields)
         assert but_the_labs(screen) == but_the_labs(place(*[o for o in options if "svg" not in o]))
         assert page.locator("place-model svg[aria-label]").count() == 1
+        expect_figures_fit(page)
     options, screen = asked(page, gpu="l40s", more="--nodes none")
     assert screen.strip() == "place.py: argument --nodes: a whole number, 1 or more, not 'none'"
     config = next(ROOT.glob("phase-*/labs/capstone/models/llama-3.1-8b.json")).read_text("utf-8")

@@ -6,8 +6,8 @@ from labkit.svg import SERIES, Plot, ladder
 from labkit.table import bytes_text, seconds_text
 
 KEY = (
-    "filled: measured, not seen by the fit; hollow: given to it; "
-    "dashes: one c, a and busbw; line: with protocols"
+    "filled: measured, unseen by the fit; hollow: seen",
+    "dashes: one c, a and busbw; line: with protocols",
 )
 
 
@@ -26,8 +26,9 @@ def picture(lab, title, table, constants, protocols):
         return lab.predict_all_reduce_s(ranks, size, *constants[ranks], protocols)
 
     plot, payloads = _axes(table, (predicted, straight))
-    plot.text(plot.left, 22, title, "fg", "start", 16, "bold")
-    plot.text(plot.left, 42, KEY, "muted", "start", 12)
+    plot.text(8, 22, title, "fg", "start", 16, "bold")
+    for line, words in enumerate(KEY):
+        plot.text(8, 44 + 18 * line, words, "muted", "start")
     _crossover(plot, payloads, max(table), lab.crossover_bytes(max(table), *constants[max(table)]))
     for number, (ranks, times) in enumerate(table.items()):
         plot.curve(payloads, [straight(ranks, size) for size in payloads], number, "dash thin")
@@ -52,9 +53,9 @@ def _crossover(plot, payloads, ranks, size):
         return
     x = plot.x(size)
     plot.line([(x, plot.top), (x, plot.bottom)], "muted", "dash thin")
-    plot.text(x - 8, plot.bottom - 8, "latency-bound", "muted", "end", 12)
-    right = f"bandwidth-bound ({ranks} ranks)"
-    plot.text(x + 8, plot.bottom - 8, right, "muted", "start", 12)
+    plot.text(x - 8, plot.bottom - 8, "latency-bound", "muted", "end")
+    plot.text(x + 8, plot.bottom - 24, "bandwidth-bound", "muted", "start")
+    plot.text(x + 8, plot.bottom - 8, f"({ranks} ranks)", "muted", "start")
 
 
 def _axes(table, curves):
@@ -64,15 +65,15 @@ def _axes(table, curves):
     times = [seconds for times in table.values() for seconds in times.values()]
     times += [curve(ranks, size) for curve in curves for ranks in table for size in (low, high)]
     powers = range(math.floor(math.log10(min(times))), math.ceil(math.log10(max(times))) + 1)
-    step = 2 if high / low <= 2**16 else 3
+    step = math.ceil(math.log2(high / low) / 5)  # five or six labels have room
     x_ticks = [
         (2**power, bytes_text(2**power))
         for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1, step)
     ]
-    y_ticks = [(10.0**power, seconds_text(10.0**power)) for power in powers]
+    y_ticks = [(10.0**power, seconds_text(10.0**power).replace("us", "µs")) for power in powers]
     limits = (low, high), (10.0 ** powers[0], 10.0 ** powers[-1])
     plot = Plot(
-        *limits, "payload", "", x_ticks, y_ticks, log_x=True, log_y=True, width=760, height=470,
-        right=100, top=60,
+        *limits, "payload", "", x_ticks, y_ticks, log_x=True, log_y=True, width=420, height=440,
+        right=68, top=80,
     )  # fmt: skip
     return plot, ladder(low, high, 2 ** (1 / 8))

@@ -31,7 +31,7 @@ KINDS = {  # of an op: its colour, its name
     "I": ("c3", "backward, input"),
     "W": ("c2", "backward, weights"),
 }
-CELL_W, CELL_H, LEFT, TOP = 18, 22, 52, 26
+CELL_W, CELL_H, LEFT, TOP, WIDE = 18, 22, 58, 26, 420
 
 
 def text(grid, columns=None):
@@ -65,12 +65,12 @@ def _label(cell, rank):
 def svg(grid, title):
     """The grid as an .svg file: rows are ranks, columns ticks; a rank's odd chunks are pale."""
     ticks, bottom = max(map(len, grid)), TOP + len(grid) * CELL_H
-    d = Drawing(0, bottom + 40)
+    d = Drawing(0, 0)
     d.text(LEFT, 16, title, "fg", "start", 13, "bold")
     rows(d, grid, TOP)
     for tick in range(0, ticks, 1 if ticks <= 24 else 5):
-        d.text(LEFT + (tick + 0.5) * CELL_W, bottom + 13, str(tick), "muted", size=10)
-    d.text(LEFT - 6, bottom + 13, "tick", "muted", "end", 11)
+        d.text(LEFT + (tick + 0.5) * CELL_W, bottom + 13, str(tick), "muted", size=12)
+    d.text(LEFT - 6, bottom + 13, "tick", "muted", "end")
     d.width = 8 + max(LEFT + ticks * CELL_W, LEFT + 8 * len(title), key(d, bottom + 22, grid))
     idle = sum(row.count(None) for row in grid)
     cells = f"{idle} of {sum(map(len, grid))} cells idle"
@@ -79,10 +79,9 @@ def svg(grid, title):
 
 def rows(d, grid, top, cell_w=CELL_W, name="rank"):
     """The cells of a grid; equal ones in a run are one operation."""
-    size = 10 if cell_w < 20 else 13
     for rank, row in enumerate(grid):
         x, y = LEFT, top + rank * CELL_H
-        d.text(LEFT - 6, y + 15, f"{name} {rank}", "muted", "end", 11)
+        d.text(LEFT - 6, y + 15, f"{name} {rank}", "muted", "end")
         for cell, run in groupby(row):
             start, count = x, len(list(run))
             x += count * cell_w
@@ -96,24 +95,27 @@ def rows(d, grid, top, cell_w=CELL_W, name="rank"):
                 fill, stage, microbatch = KINDS[cell[0]][0], *cell[1:]
             pale = stage // len(grid) % 2 == 1
             d.rect(start, y, x - start, CELL_H, fill, "edge soft" if pale else "edge")
-            if x - start > 14:  # else there is no room for it
+            if x - start >= 2 + 8 * len(str(microbatch)):  # else there is no room for it
                 ink = "fg" if pale else "bg"
-                d.text((start + x) / 2, y + 15, str(microbatch), ink, size=size)
+                d.text((start + x) / 2, y + 15, str(microbatch), ink)
 
 
 def key(d, y, *grids):
-    """What the colours of the grids mean, in one line; returns where it ends."""
+    """What the colours of the grids mean, in lines for a phone; returns where they end."""
     ops = [(op, len(grid)) for grid in grids for row in grid for op in row if isinstance(op, tuple)]
     kinds = {op[0] for op, _ in ops}
     looks = [(colour, "", words) for kind, (colour, words) in KINDS.items() if kind in kinds]
     if any(op[1] >= ranks for op, ranks in ops):
         looks.append(("c0", "soft", "pale: the rank's second chunk"))
-    x = LEFT
+    x, right = LEFT, 0
     for fill, extra, words in [*looks, ("idle", "", "idle: the bubble")]:
+        if x > LEFT and x + 15 + 7 * len(words) > WIDE:
+            x, y = LEFT, y + 18
         d.rect(x, y, 10, 10, fill, extra)
-        d.text(x + 15, y + 9, words, "fg", "start", 11)
-        x += 32 + 6 * len(words)
-    return x - 16
+        d.text(x + 15, y + 10, words, "fg", "start")
+        x += 32 + 7 * len(words)
+        right, d.height = max(right, x - 16), y + 18
+    return right
 
 
 def attempt(lab, function, *arguments):

@@ -109,10 +109,11 @@ def draw(runs, makespan_s):
         (0, counts[-1]),
         (0, most_t),
         "microbatches m",
-        "seconds for m microbatches: dots measured, lines makespan_s",
+        "seconds: dots measured, lines makespan_s",
         [(m, str(m)) for m in counts],
         [(i * step, f"{i * step:g}") for i in range(int(most_t / step) + 1)],
-        right=160,
+        width=420,
+        right=136,
     )
     names = []
     for series, run in enumerate(runs):
@@ -124,9 +125,9 @@ def draw(runs, makespan_s):
         names.append([plot.y(line[-1]) + 4, _name(run["stage_ms"]), SERIES[series]])
     names.sort()
     for above, below in zip(names, names[1:], strict=False):
-        below[0] = max(below[0], above[0] + 15)  # labels must not overlap
+        below[0] = max(below[0], above[0] + 16)  # labels must not overlap
     for y, name, colour in names:
-        plot.text(plot.right + 10, y, name, colour, "start", 12)
+        plot.text(plot.right + 10, y, name, colour, "start")
     return plot.standalone(
         "Measured seconds against the number of microbatches lie on the lines of makespan_s, for "
         + "; ".join(name for _, name, _ in names)

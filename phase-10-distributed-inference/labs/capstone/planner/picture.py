@@ -8,7 +8,7 @@ from labkit.svg import Plot, ladder
 from planner import hardware, timing
 
 GB = 1e9
-WIDTH, HEIGHT, BAR = 980, 430, 300  # pixels; the bar and its words stand right of the plot
+WIDTH, HEIGHT, BAR = 420, 400, 330  # pixels; the bar and its words stand below the plot
 CLIENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # along a plan's line
 NAMED = 5  # plans whose lines are drawn strong and named: those that are best somewhere
 
@@ -72,11 +72,11 @@ def draw(lines, shown, box, load):
 
 def _axes(xs, ys):
     x_range, y_range = (min(xs) / 1.2, max(xs) * 1.2), (min(ys) / 1.3, max(ys) * 1.5)
-    words = "milliseconds per token of one client; along a line ever more clients come"
+    words = "ms per token of one client; along a line clients come"
     ticks = _ticks(*x_range), _ticks(*y_range)
     return Plot(
         x_range, y_range, words, "tokens/s per GPU", *ticks,
-        log_x=True, log_y=True, width=WIDTH, height=HEIGHT, right=BAR,
+        log_x=True, log_y=True, width=WIDTH, height=HEIGHT,
     )  # fmt: skip
 
 
@@ -98,18 +98,19 @@ def parts_of(shown, box):
 
 
 def _bar(plot, shown, box):
-    parts, left, height = parts_of(shown, box), plot.right + 60, plot.bottom - plot.top
+    parts, left, height = parts_of(shown, box), 20, BAR - 44
+    foot, plot.height = HEIGHT + BAR - 10, HEIGHT + BAR
     whole = max(box.reported_bytes, sum(size for _, size, _ in parts))
-    plot.text(left, 16, f"one GPU of {shown.name}", "fg", "start", 13, "bold")
-    bottom, words = plot.bottom, plot.bottom + 16
+    plot.text(left - 12, HEIGHT + 16, f"one GPU of {shown.name}", "fg", "start", 13, "bold")
+    bottom, words = foot, foot + 16
     for name, size, colour in parts:
         part = size / whole * height
         if size > 0:
             plot.rect(left, bottom - part, 56, part, colour, "edge")
-            words = min(words - 15, bottom - part / 2 + 4)  # labels never touch
-            plot.text(left + 66, words, f"{name} {size / GB:.1f} GB", "fg", "start", 12)
+            words = min(words - 16, bottom - part / 2 + 4)  # labels never touch
+            plot.text(left + 66, words, f"{name} {size / GB:.1f} GB", "fg", "start")
         bottom -= part
-    limit = plot.bottom - box.reported_bytes / whole * height
+    limit = foot - box.reported_bytes / whole * height
     plot.line([(left - 6, limit), (left + 62, limit)], "fg", "dash")
 
 

@@ -94,12 +94,12 @@ def timeline(runs, width=680, title=""):
         for rank, spans in enumerate(ranks):
             for row, (kind, label, fill) in enumerate(LANES):
                 at = y + 22 + rank * (len(LANES) * lane + 8) + row * lane
-                d.text(left - 8, at + 12, f"rank {rank} {label}", "muted", "end", 12)
+                d.text(left - 8, at + 12, f"rank {rank} {label}", "muted", "end", 13)
                 d.rect(left, at, took[mode] * scale, lane - 3, "idle")
                 for what, _, start, end in spans:
                     if what == kind and (end - start) * scale >= 0.3:
                         x = left + (start - begins[mode]) * scale
                         d.rect(x, at, (end - start) * scale, lane - 3, fill)
         said.append(f"{mode}: {1e3 * took[mode]:.0f} ms, blocked {1e3 * max(waits):.0f} ms of it")
-    d.text(left, d.height - 8, "time, one scale for all", "muted", "start", 12)
+    d.text(left, d.height - 8, "time, one scale for all", "muted", "start", 13)
     return d, "; ".join(said)
