@@ -26,6 +26,7 @@ def test_page_by_day_on_a_desk_and_by_night_on_a_phone(open_page, address, name)
     assert "navy" in page.evaluate("document.documentElement.className").split()
     checks.expect_no_sideways_scroll(page)
     checks.expect_no_violation(page)
+    page.set_viewport_size({"width": 390, "height": 900})
     checks.expect_figures_fit(page)
 
 

@@ -76,7 +76,7 @@ def test_a_page_too_wide_for_a_phone_is_found(open_page, planted):
 )
 def test_a_figure_too_wide_for_a_phone_is_found(open_page, planted, says, size, words):
     wide = f'<figure class="lab-figure"><svg width="680" {size}>{words}</svg></figure></main>'
-    page = open_page(planted("guide.html", "</main>", wide) + "/guide.html")
+    page = open_page(planted("guide.html", "</main>", wide) + "/guide.html", width=390)
     with pytest.raises(AssertionError, match=f"1 faults of figures: ..{says}"):
         checks.expect_figures_fit(page)
 
