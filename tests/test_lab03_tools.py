@@ -271,29 +271,29 @@ def test_the_report_scores_only_what_the_fit_has_not_seen():
     assert "above 4 MiB" not in text
 
 
-def test_a_size_that_lies_off_the_line_is_named(tools):
+def test_a_size_that_lies_off_the_line_is_named():
     """One size is slow in all its batches, or in most of them, or in none."""
-    bill, sizes = tools.bill, [1024 * 4**step for step in range(9)]
+    sizes = [1024 * 4**step for step in range(9)]
     table = ring_table(bill, (20e-6, 5e-6, 2e9), sizes, (2, 4))
-    found, _ = tools.measure.fit(bill, table, bill.STRAIGHT_LINE)
+    found, _ = measure.fit(bill, table, bill.STRAIGHT_LINE)
     for slow, says in (([1.5, 1.53, 1.6], "33%"), ([1.2, 1.6, 1.9], ""), ([1.0, 1.02, 1.1], "")):
         runs = {p: [(n, [s, 1.02 * s, 1.1 * s]) for n, s in table[p].items()] for p in table}
         runs[4][3] = (sizes[3], [factor * table[4][sizes[3]] for factor in slow])
-        sentence = tools.measure.off_the_line(bill, runs, found, bill.STRAIGHT_LINE)
+        sentence = measure.off_the_line(bill, runs, found, bill.STRAIGHT_LINE)
         assert sentence.startswith(f"64 KiB on 4 ranks is off the line by {says}" if says else "")
         assert bool(sentence) == bool(says)
         assert not says or "own repeats differ by 2%" in sentence
 
 
-def test_a_bad_given_point_shows_at_its_neighbours(tools):
+def test_a_bad_given_point_shows_at_its_neighbours():
     """The line meets it, so others are off."""
-    bill, sizes = tools.bill, [1024 * 4**step for step in range(9)]
+    sizes = [1024 * 4**step for step in range(9)]
     table = ring_table(bill, (20e-6, 5e-6, 2e9), sizes, (2, 4))
     for ranks in table:
         table[ranks][1024] *= 1.5
-    found, _ = tools.measure.fit(bill, table, bill.STRAIGHT_LINE)
+    found, _ = measure.fit(bill, table, bill.STRAIGHT_LINE)
     runs = {p: [(n, [s, 1.02 * s, 1.1 * s]) for n, s in table[p].items()] for p in table}
-    sentence = tools.measure.off_the_line(bill, runs, found, bill.STRAIGHT_LINE)
+    sentence = measure.off_the_line(bill, runs, found, bill.STRAIGHT_LINE)
     assert re.match(r"4 KiB on \d ranks is off the line by 48%", sentence), sentence
 
 
