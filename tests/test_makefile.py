@@ -76,7 +76,7 @@ def test_watch_takes_the_lab_of_the_next_open_task(course):
 
     labs = find_labs(course.root)
     assert at_hand(labs).name == course.lab.name
-    course.starter.write_text("", encoding="utf-8")
+    course.starter.write_text("written = True\n", encoding="utf-8")
     assert at_hand(labs) is None
 
 

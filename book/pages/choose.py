@@ -37,20 +37,42 @@ first, second = sorted(kept, key=kept.get)[:-3:-1]
 adds_s, saves_s = of_tp["pays", 8]
 
 
-def sides(question, p, unit, form):
-    left, right = of_tp[question, p]
-    sign = "<" if left <= right else ">"
-    return f"{left * unit:{form}} {sign} {right * unit:{form}}"
+def fits(p):
+    left, right = of_tp["fits", p]
+    return f"p = {p}: {left / 1e9:.0f} {'<' if left <= right else '>'} {right / 1e9:.0f} GB"
 
 
+def pays(p):
+    """2L (t(2p) - t(p)) against W / 2pB; each doubling adds its difference to the messages."""
+    adds, saves = of_tp["pays", p]
+    before = sum(left for (asks, k), (left, _) in of_tp.items() if asks == "pays" and k < p)
+    told = f"{(before + adds) * 1e3:.1f}" + f" − {before * 1e3:.1f}" * (p > 1)
+    return f"p = {p}: {told} {'<' if adds <= saves else '>'} {saves * 1e3:.1f} ms"
+
+
+whole = memory.ranks(big, memory.Plan())[0]
+layers = {"layers": big.kv_layers(range(big.num_layers), load.kv_bytes)}
+user = memory.sequence_bytes(layers, memory.Plan(), load.prompt + load.output // 2)
+rests = [
+    f"{(of_tp['fits', p][0] - whole.held_bytes / p - load.concurrency / 16 * user) / 1e9:.1f}"
+    for p in (1, 2, 4)
+]
+prompt_s = parts_s[-1] * load.output / (load.concurrency / 2)
 walk = [
     [
+        "the letters",
+        f"H {whole.held_bytes / 1e9:.1f}, W {whole.always_bytes / 1e9:.1f}, C {user / 1e9:.2f} a "
+        f"user, rest {', '.join(rests)} GB; B {typical.memory_bytes_per_s / 1e12:.2f} TB/s; "
+        f"L {big.num_layers}; a prompt {prompt_s * 1e3:.0f} ms",
+        "",
+    ],
+    [
         "1, fits",
-        "; ".join(f"p = {p}: {sides('fits', p, 1e-9, '.0f')} GB" for p in (1, 2, 4)),
+        "; ".join(map(fits, (1, 2, 4))),
         "split",
     ],
-    ["2, how", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (1, 2)), "TP=4"],
-    ["3, wider", "; ".join(f"p = {p}: {sides('pays', p, 1e3, '.1f')} ms" for p in (4, 8)), "TP=8"],
+    ["2, how", "; ".join(map(pays, (1, 2))), "TP=4"],
+    ["3, wider", "; ".join(map(pays, (4, 8))), "TP=8"],
     [
         "4, too slow",
         f"{' + '.join(f'{s * 1e3:.1f}' for s in parts_s)} = {token_s * 1e3:.0f} < 30 ms",

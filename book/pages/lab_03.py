@@ -25,11 +25,11 @@ sys.path.append(str(lab("lab-03").path))  # the program imports its neighbours b
 import calibration_table  # noqa: E402
 
 rows = calibration_table.read_measurements()
+others = calibration_table.other_box(lab03, rows, calibration_table.all_reduces(rows))
+off = [round(said / seconds - 1, 2) + 0 for _, seconds, said in others]  # no minus before a zero
 elsewhere = [
-    [human_bytes(size), microseconds(seconds), microseconds(said), f"{said / seconds - 1:+.0%}"]
-    for size, seconds, said in calibration_table.other_box(
-        lab03, rows, calibration_table.all_reduces(rows)
-    )
+    [human_bytes(size), microseconds(seconds), microseconds(said), f"{part:+.0%}"]
+    for (size, seconds, said), part in zip(others, off, strict=True)
 ]
 fit = figures.cost.h100_constants()
 at_line, empty = (

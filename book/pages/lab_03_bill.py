@@ -63,7 +63,8 @@ share_rows = [
     ["messages + an eighth of it", f"{of_floor:.0%}", "how far the split itself can still go"],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
     [
-        f"the same step, by the engine's own kernel ({engine_us:.1f} µs a message), as drawn below",
+        f"the same step, by the engine's own kernel ({engine_us:.1f} µs; measured "
+        f"{fact('cus0239'):.1f}), as drawn below",
         f"{engine_share:.0%}",
         "what is left of it in an engine",
     ],

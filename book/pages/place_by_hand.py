@@ -42,7 +42,7 @@ def amount(number, unit):
 
 
 def gb(size):
-    return f"{size / 1e9:.4g}e9"
+    return f"{size / 1e9:.5g}e9"
 
 
 def worked(name, plan, cluster, load):
