@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from labkit.expect import Unexpected
+from labkit.expect import Unexpected, describe
 from labkit.loading import Lab, LoadError, describe_exception, line_in
 from labkit.needs import NOT_HERE
 from labkit.tasks import task_of_check, tasks_of
@@ -114,6 +114,8 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
         return _outcome("failed", text or _source_of(excinfo))
     bare = isinstance(error, AssertionError) and not text
     called = recorder.calls[-1][0] if recorder.calls else ""
+    if called and error is recorder.error and (due := recorder.due()) is not None:
+        error.__notes__ = [f"Expected {describe(due)}.", *getattr(error, "__notes__", ())]
     told = _source_of(excinfo) if bare else describe_exception(error, path, called)
     if called:  # the check's own code may stumble over what a call gave it, or ranks over others'
         came_back = recorder.error is None or isinstance(recorder.error, Exception)

@@ -69,11 +69,11 @@ def expect_close(actual, expected, *, atol: float, idea="", part="", units=True)
     if is_array(given) and given.dtype.kind in "fiu":
         _fail(f"returned {_shape(given)}, expected a single number", idea, part)
     if not _is_number(given):
-        _fail(f"returned {_describe(actual)}, expected a number", idea, part)
+        _fail(f"returned {describe(actual)}, expected a number", idea, part)
     try:
         got = float(given)
     except OverflowError:
-        _fail(f"returned {_describe(actual)}, expected {expected:.6g}", idea, part)
+        _fail(f"returned {describe(actual)}, expected {expected:.6g}", idea, part)
     if not math.isfinite(got):
         _fail(f"returned {got}; every value should be finite", idea, part)
     if (error := abs(got - expected)) > atol:
@@ -90,7 +90,7 @@ def _expect_close_array(actual, expected, atol, idea, part):
     if not np.isfinite(expected).all():
         raise ValueError("the expected value is not finite; nothing could be compared with it")
     if type(actual) is not np.ndarray:
-        _fail(f"returned {_describe(actual)}, expected {_shape(expected)}", idea, part)
+        _fail(f"returned {describe(actual)}, expected {_shape(expected)}", idea, part)
     actual = np.array(actual, copy=True).view(np.ndarray)
     if actual.shape != expected.shape:
         extra = ""
@@ -150,7 +150,7 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -
         text = f"raised {type(error).__name__}: {error}; expected a {kind.__name__}"
         _fail(text, idea)
     else:
-        _fail(f"returned {_describe(result)}, expected a {kind.__name__}", idea)
+        _fail(f"returned {describe(result)}, expected a {kind.__name__}", idea)
 
 
 def _fail(text, idea, part=""):
@@ -192,7 +192,8 @@ def _apart(*numbers):
     return texts
 
 
-def _describe(value):
+def describe(value):
+    """A value, or what was raised, as a failure names it."""
     if value is None:
         return "None"
     if isinstance(value, Exception):
@@ -291,7 +292,7 @@ def _difference(actual, expected, where):
     if (type(actual) is type(expected) or subclass) and actual == expected:
         return ""
     verb = "raised" if isinstance(actual, Exception) else "returned"
-    text = f"{verb} {_describe(actual)}{at}, expected {_describe(expected)}"
+    text = f"{verb} {describe(actual)}{at}, expected {describe(expected)}"
     numbers_ = _is_number(actual) and _is_number(expected)
     return _TypeAlone(text) if numbers_ and math.isclose(actual, expected) else text
 

@@ -6,6 +6,7 @@ all of them share in labkit.session.
 """
 
 import importlib.util
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -88,8 +89,8 @@ def pytest_configure(config):
     # xdist hands its workers the arguments as typed, so each resolves them for itself
     folder = config.invocation_params.dir
     config.args[:] = [test for arg in config.args for test in _tests(arg, folder, labs)]
-    if which == "starter":  # a warning of a library would stand above the learner's screen
-        config.option.disable_warnings = True
+    if which == "starter":  # a warning, as of NaN, would stand above the screen or be counted below
+        config.addinivalue_line("filterwarnings", "ignore")
     if hasattr(config, "workerinput"):
         return
     scores = config.getoption("scores")
@@ -278,7 +279,9 @@ def pytest_runtest_makereport(item, call):
     report.claim = {"lab": lab.name, **claim_of(item), **outcome}
     report.claim |= {"hint": "", "printed": "", "drawing": ""}
     if outcome["outcome"] == "failed":
-        report.claim["printed"] = "\n".join(report.capstdout.splitlines()[-PRINTED_LINES:])
+        # below it a time limit prints the stacks of other threads
+        printed = re.split(r"(?m)^\++ Timeout \+", report.capstdout)[0]
+        report.claim["printed"] = "\n".join(printed.splitlines()[-PRINTED_LINES:])
         report.claim["drawing"] = getattr(call.excinfo.value, "drawing", "")
         if item.config.getoption("call") and recorder.calls:
             call = recorder.whole_call()

@@ -75,6 +75,13 @@ class Recorder:
         names = self._parameters(name, len(args))
         return describe_call(name, **dict(zip(names, args, strict=False)), **kwargs)
 
+    def due(self):
+        """What the reference returns for the last call, which raised; None where it raises too."""
+        name, args, kwargs = self.calls[-1][:3]
+        with contextlib.suppress(Exception):
+            return self._reference(name)(*copied(args), **copied(kwargs))
+        return None
+
     def whole_call(self) -> str:
         """The last call with every number of its arguments: a line for each, then the call."""
         name, args, kwargs = self.calls[-1][:3]

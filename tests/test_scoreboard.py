@@ -148,6 +148,7 @@ def test_an_exception_names_the_call_and_the_line_and_is_no_known_mistake(course
     run = course.pytest("lab-01", "-k", "column_parallel__equals", impl="starter")
     text = " ".join(run.text.split())
     assert said.format(line=line, refusal=refusal) in text
+    assert "Expected an array of shape [5, 48]." in text or "assert num_ranks > 8" in code
     assert "Hint" not in text
 
 
@@ -287,12 +288,17 @@ def test_prints_do_not_disturb_the_screen(course):
 
 
 def test_an_endless_loop_ends_at_the_time_limit(course):
-    loop = "def shards(*a):\n    while True:\n        pass\n\ndef hidden("
+    loop = (
+        "def shards(*a):\n    import threading\n    print('mine')\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "    while True:\n        pass\n\ndef hidden("
+    )
     solve(course, wrong=[("def shards(", loop)])
     run = course.pytest(f"lab-01::{SOLVED}", "--timeout=1", impl="starter")
     assert run.status == 1
     text = " ".join(run.text.split())
     assert re.search(r"shards\(dimension=.*, num_ranks=\d\) did not finish within 1 s", text)
+    assert "mine" in text and "Timeout" not in text and "Stack of" not in text  # of that thread
 
 
 def test_what_waits_for_an_endless_loop_is_not_run(course):
