@@ -15,6 +15,7 @@ llama, tokens, ranks = model("llama-3.1-8b"), 4096, 8
 found = figures.prefill_halves(tokens, ranks)
 before, after, gemms = found["before_ms"], found["after_ms"], found["gemms_s"]
 payload, layers = llama["hidden_size"] * llama["dtype_bytes"], llama["num_layers"]
+unsplit_us = (before / layers - gemms * 1e3) / 2 * 1e3  # of each all-reduce
 token_s = lab03.all_reduce_range_s("NVLink 4", ranks, payload)
 slow_link = [2 * s for s in lab03.all_reduce_range_s("10 GbE", 2, tokens * payload)]
 

@@ -50,7 +50,7 @@ published_rows = [
     ],
     [
         "4 × A100 on NVLink, 13B, 3 requests/s",
-        "s, nine of ten within",
+        "90th percentile of latency, s",
         f"**{quoted['tppp-a100-tp4pp1']}** (TP=4)",
         f"{quoted['tppp-a100-tp2pp2']} (TP=2 x PP=2)",
         "[TensorRT-LLM #1144](https://github.com/NVIDIA/TensorRT-LLM/issues/1144)",

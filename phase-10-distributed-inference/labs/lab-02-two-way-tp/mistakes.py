@@ -240,6 +240,12 @@ a size is taken for possible as soon as the KV heads divide.
 12 heads over 8 ranks are no split, although 4 KV heads may be held by two ranks each.
     if model["num_heads"] % tp_size:  ->  if False:
 
+tp_sizes_of_cache__asks_the_mlp_too
+sizes over which the MLP's width cannot be split are left out too, as check_split does.
+The log says what the cache holds, and that is heads: the MLP takes no part in it.
+    if model["num_heads"] % tp_size:
+    ->  if model["num_heads"] % tp_size or model["intermediate_size"] % tp_size:
+
 tp_sizes_of_cache__takes_whatever_has_room
 every size whose memory has room for these tokens is named.
 A checksum must come out: half of the tokens that would fit are no sign of this split.
