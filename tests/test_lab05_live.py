@@ -7,6 +7,7 @@ import contextlib
 import copy
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -130,6 +131,13 @@ def test_a_wrong_function_is_named_and_an_unwritten_one_leaves_its_column_empty(
     changed = types.SimpleNamespace(**learner | {function: unwritten})
     lines, agrees = experts.page(ways.MODELS["mixtral"](), runs, LEDGER, changed)
     assert agrees and f"not written yet: {function}" in lines
+
+
+def test_the_bill_is_that_of_the_book_and_needs_no_vllm():
+    ran = python(LAB / "experts.py", "--bill", "97", LAB_VLLM_PYTHON="none", LAB_IMPL="solution")
+    steps = [float(ms) for ms in re.findall(r"([\d.]+) ms", ran.stdout)]
+    assert ran.returncode == 0 and "7.67 times TP's requests" in ran.stdout
+    assert steps[0] < steps[2] > steps[3] and len(steps) == 4  # attention-DP overtakes at 98
 
 
 def test_no_vllm_is_one_sentence():

@@ -9,19 +9,12 @@ lab05 = solution("lab-05")
 e = figures.experts
 given = e.given()
 r1 = given.MODELS["DeepSeek-R1"]
-flash = given.MODELS["DeepSeek-V4-Flash"]
 heads, head_dim, latent, rotary = 128, 128, 512, 64
 expanded = heads * (head_dim + rotary + head_dim) * 2
 kept = lab05.cache_bytes_per_token(1, r1["head_bytes"], 1, False)
 
-memory = 0.95 * 183359 * 2**20
-tables = 2 * 129280 * flash["hidden_size"] * 2
-attention = flash["num_layers"] * flash["attention_weights"] + tables
-experts = (
-    flash["num_layers"] * 256 * 3 * flash["hidden_size"] * flash["expert_ffn"]
-    * flash["expert_weight_bytes"]
-)  # fmt: skip
-fits = {dp: lab05.requests_that_fit(memory, attention, experts, 1e9, 8, dp) for dp in (False, True)}
+attention = given.FLASH_ON_B200S[1]
+fits = {dp: lab05.requests_that_fit(*given.FLASH_ON_B200S, dp) for dp in (False, True)}
 ratio = fits[True] / fits[False]
 published = 156.9 / 20.43
 copies = (1 - 1 / 8) * attention

@@ -2,6 +2,7 @@
 
     python experts.py [--model deepseek] [--json FILE]
     python experts.py --recorded         the pages of recorded runs; nothing is started
+    python experts.py --bill 100         your numbers for the book: of a step of 100 tokens
 
 One rank; two with tensor parallelism, every expert sliced; two with the experts dealt out; two
 whose attention runs data-parallel (attention-DP), each with requests of its own, and whose experts
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import ways
+from given_experts import FLASH_ON_B200S, MACHINES, MODELS, busiest_of
 from live import run
 from live.yours import Row, Yours, ended, said, table, verdict
 
@@ -173,8 +175,12 @@ def _traffic(config, ranks, yours):
         gathered, needed = _foretold(config, ranks, step, yours)
         live = next((one for one in sent if one != gathered), sent[0])
         tokens = " + ".join(map(str, ways.tokens_of_step("dp", step)))
-        what = f"{tokens} tokens, bytes" + (f" (chosen: {needed:,})" if needed is not None else "")
+        what = f"{tokens} tokens, bytes" + _all_to_all(needed)
         yield Row(what, live, gathered, "traffic_bytes")
+
+
+def _all_to_all(needed):
+    return "" if needed is None else f" (by all-to-all: {needed:,})"
 
 
 def _foretold(config, ranks, step, yours):
@@ -202,6 +208,22 @@ def _dummies(ranks, yours):
                   "steps_of_lockstep")  # fmt: skip
 
 
+def bill(tokens, experts):
+    """The lines of --bill: what tasks 5 and 8 say of the two clusters of the book's chapters."""
+    with_dp, with_tp = (experts.requests_that_fit(*FLASH_ON_B200S, dp) for dp in (True, False))
+    yield f"DeepSeek-V4-Flash on 8 x B200: {with_dp / with_tp:.2f} times TP's requests fit"
+    uneven, shape = busiest_of(256, 8), (MODELS["DeepSeek-R1"], MACHINES["8 x H200"])
+    yield f"\nDeepSeek-R1 on 8 x H200, {tokens:,} tokens in the step, 2,000 of context each"
+    for name, ep_size, dp, busiest in (
+        ("TP", 1, False, 1.0),
+        ("experts dealt out", 8, False, uneven),
+        ("attention-DP", 8, True, uneven),
+        ("attention-DP, equal loads", 8, True, 1.0),
+    ):
+        step_s = experts.moe_step_s(tokens, 2000, ep_size, dp, busiest, *shape)
+        yield f"  {name:28}{step_s * 1e3:6.2f} ms, busiest = {busiest:.2f}"
+
+
 def captured(model):
     """{way: {"reports", "logs"}} of the recorded runs of one model (record.py)."""
     found = {}
@@ -227,10 +249,15 @@ def main(arguments=None):
     parser.add_argument("--model", choices=ways.MODELS, help="only this one (default: both)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     parser.add_argument("--recorded", action="store_true", help="show recorded runs")
+    parser.add_argument("--bill", type=int, metavar="TOKENS", help="start nothing: your numbers")
     options = parser.parse_args(arguments)
     began, agrees = time.monotonic(), True
     print(answered_by(LEDGER, HERE), flush=True)
     ledger, experts = load_chosen(LEDGER), load_chosen(HERE)
+    if options.bill is not None:
+        for line in bill(options.bill, experts):
+            print(line, flush=True)
+        return 0
     models = [options.model] if options.model else list(ways.MODELS)
     try:
         recorded = options.recorded and {model: captured(model) for model in models}

@@ -29,6 +29,18 @@ def softmax(scores):
     return exps / exps.sum(axis=-1, keepdims=True)
 
 
+def all_fit(shares, rows, most):
+    """Return the chance that no rank gets more than `most` of the rows, each of which falls on one.
+
+    shares holds the ranks' probabilities, which sum to 1. Exact but for rounding, up to 100 rows.
+    """
+    ways = np.ones(1)  # entry n: the chance that n rows fall on the ranks so far, over n!
+    for share in shares:
+        here = [share**n / math.factorial(n) for n in range(most + 1)]
+        ways = np.convolve(ways, here)[: rows + 1]
+    return ways[rows] * math.factorial(rows) if len(ways) > rows else 0.0
+
+
 def ring_s(trips, payload_bytes, machine):
     """Return the seconds of a ring collective, as lab 03 prices it; one rank pays nothing.
 
@@ -122,14 +134,28 @@ MODELS = {
     },
 }
 
-# Achieved, not printed: 0.8 of the bandwidth and 0.6 of the arithmetic; lab 03 grants more.
-_H200 = {"memory_bytes_per_s": 3.84e12, "flops_per_s": 1.19e15}
-_H100 = {"memory_bytes_per_s": 2.68e12, "flops_per_s": 5.9e14}  # 4-bit weights, 16-bit arithmetic
+# What a kernel gets at best of what a data sheet prints: lab 03's shares.
+_H200 = {"memory_bytes_per_s": 0.93 * 4.8e12, "flops_per_s": 0.82 * 1.979e15}
+# 4-bit weights, 16-bit arithmetic
+_H100 = {"memory_bytes_per_s": 0.93 * 3.35e12, "flops_per_s": 0.82 * 9.89e14}
 _NVLINK = {"c_s": 5e-6, "a_s": 0.75e-6}
 MACHINES = {
     "8 x H200": {"num_ranks": 8, **_H200, **_NVLINK, "busbw_bytes_per_s": 450e9},
     "2 x H100": {"num_ranks": 2, **_H100, **_NVLINK, "busbw_bytes_per_s": 330e9},
 }
+
+# What requests_that_fit is given for vllm issue 51454, but for the last: one of eight B200s as the
+# driver reports it, 95 % of it granted; attention, embedding and logits (16 bits); the experts; a
+# request of any size; the ranks.
+_FLASH = MODELS["DeepSeek-V4-Flash"]
+FLASH_ON_B200S = (
+    0.95 * 183359 * 2**20,
+    _FLASH["num_layers"] * _FLASH["attention_weights"] + 2 * 129280 * _FLASH["hidden_size"] * 2,
+    _FLASH["num_layers"] * 256 * 3 * _FLASH["hidden_size"] * _FLASH["expert_ffn"]
+    * _FLASH["expert_weight_bytes"],
+    1e9,
+    8,
+)  # fmt: skip
 
 # How far the loads of a model's experts lie apart, as a part of their mean. One assumption for all
 # rows: nobody of them published the loads.

@@ -260,6 +260,13 @@ what comes back replaces what has come before.
 A token that chose experts of two ranks gets two answers, and needs their sum.
     y[t] += part  ->  y[t] = part
 
+exchanged_rank__sends_a_token_once_per_choice
+a token goes once for each chosen expert, and each copy runs through all of its experts there.
+my_experts adds up all choices of a token that it sees: a rank must see a token once.
+    tokens = tokens_for_ranks(ids, placement, group.size)
+    ->  tokens = [np.nonzero(placement[ids] == rank)[0] for rank in range(group.size)]
+    y[t] += part  ->  for i, row in zip(t, part): y[i] += row
+
 exchanged_rank__starts_from_x
 the sums are added to the token itself.
 The residual connection is added once, by the layer that calls this.
@@ -335,37 +342,32 @@ Rejected by: test_expected_busiest__is_the_mean_over_all_outcomes
 expected_busiest__one_row_less_at_most
 rows are cut at 99.
 At most 100 means 100 as well.
-    for most in range(rows):  ->  for most in range(rows := min(rows, 99)):
+    return sum  ->  rows = min(rows, 99); return sum
 
 expected_busiest__one_row_at_least
 one row at least is taken to fall where a rank has no share.
 No row falls on nobody: the busiest rank has none.
-    return expected  ->  return expected if rows or all(shares) else 1.0
+    return sum  ->  return 1.0 if not rows and 0 in shares else sum
 
 expected_busiest__is_the_busiest_mean
 the largest of the ranks' mean loads is returned.
 The mean of the largest is more than the largest of the means: chance alone makes one rank busy.
-    return expected  ->  return max(shares) * rows
+    sum(1 - all_fit(shares, rows, most) for most in range(rows))  ->  max(shares) * rows
 
 expected_busiest__takes_the_shares_for_equal
 all ranks are taken to be equally likely.
 Skew is what makes it worse: each rank has its own share.
-    for share in shares:  ->  for share in [1 / len(shares)] * len(shares):
+    all_fit(shares,  ->  all_fit([1 / len(shares)] * len(shares),
 
 expected_busiest__starts_at_one
 the sum begins at one row.
 The busiest has more than 0 rows whenever there is one.
-    for most in range(rows)  ->  for most in range(1, rows)
+    in range(rows)  ->  in range(1, rows)
 
 expected_busiest__adds_the_wrong_side
 the chance that all fits is added instead of the chance that it does not.
 A mean is the sum of P(more than m), not of P(at most m).
-    expected += 1 - fits  ->  expected += fits
-
-expected_busiest__forgets_the_orders
-the ways in which rows fall are not multiplied by their orders.
-Two rows on two ranks fall as AB and as BA: that is what the factorials are for.
-    ways[rows] * math.factorial(rows)  ->  ways[rows]
+    1 - all_fit  ->  all_fit
 
 Rejected by: test_place_experts__comes_near_the_best
 

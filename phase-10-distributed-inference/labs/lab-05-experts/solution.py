@@ -9,14 +9,14 @@ top_k]. W1 is [experts, hidden, ffn], W2 [experts, ffn, hidden]. A placement is 
 [experts], the rank that holds each expert; a rank holds its experts in ascending order. Functions
 that end in _rank are one rank's, number group.rank of group.size, which calls the collectives of
 its `group`, as in lab 01. Arrays are float64. given_experts.py holds what you read and do not
-write: run_experts, softmax, ring_s and, for the stretch task, busiest_first and changes.
+write: run_experts, softmax, all_fit, ring_s and, for the stretch task, busiest_first and changes.
 """
 
 import math
 
 import numpy as np
 from arguments import ABOVE_ZERO, COUNT, ZERO_OR_MORE, checked
-from given_experts import TILE, busiest_first, changes, ring_s, run_experts, softmax
+from given_experts import TILE, all_fit, busiest_first, changes, ring_s, run_experts, softmax
 
 # --- Task 1: which experts? ----------------------------------------------------------------------
 
@@ -191,18 +191,11 @@ def expected_busiest(shares, rows):
     """Return the expected number of rows on the busiest rank, when each falls on one by chance.
 
     shares holds the ranks' probabilities, which sum to 1; each of `rows` rows, at most 100, falls
-    on its own, whatever the others do. Exact but for rounding.
+    on its own, whatever the others do. Exact but for rounding. Given: `all_fit`, the chance that no
+    rank has more than so many.
     """
     # BEGIN SOLUTION (task 4)
-    expected = 0.0
-    for most in range(rows):
-        ways = np.ones(1)  # entry n: the chance that n rows fall on these ranks, over n!
-        for share in shares:
-            here = [share**n / math.factorial(n) for n in range(most + 1)]
-            ways = np.convolve(ways, here)[: rows + 1]
-        fits = ways[rows] * math.factorial(rows) if len(ways) > rows else 0.0
-        expected += 1 - fits  # the busiest has more than `most`
-    return expected
+    return sum(1 - all_fit(shares, rows, most) for most in range(rows))
     # END SOLUTION
 
 

@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [027e8b05676d]
+# lab-05 starter: write where NotImplementedError stands. [c166284d1de0]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -10,14 +10,14 @@ top_k]. W1 is [experts, hidden, ffn], W2 [experts, ffn, hidden]. A placement is 
 [experts], the rank that holds each expert; a rank holds its experts in ascending order. Functions
 that end in _rank are one rank's, number group.rank of group.size, which calls the collectives of
 its `group`, as in lab 01. Arrays are float64. given_experts.py holds what you read and do not
-write: run_experts, softmax, ring_s and, for the stretch task, busiest_first and changes.
+write: run_experts, softmax, all_fit, ring_s and, for the stretch task, busiest_first and changes.
 """
 
 import math
 
 import numpy as np
 from arguments import ABOVE_ZERO, COUNT, ZERO_OR_MORE, checked
-from given_experts import TILE, busiest_first, changes, ring_s, run_experts, softmax
+from given_experts import TILE, all_fit, busiest_first, changes, ring_s, run_experts, softmax
 
 # --- Task 1: which experts? ----------------------------------------------------------------------
 
@@ -174,10 +174,11 @@ def expected_busiest(shares, rows):
     """Return the expected number of rows on the busiest rank, when each falls on one by chance.
 
     shares holds the ranks' probabilities, which sum to 1; each of `rows` rows, at most 100, falls
-    on its own, whatever the others do. Exact but for rounding.
+    on its own, whatever the others do. Exact but for rounding. Given: `all_fit`, the chance that no
+    rank has more than so many.
     """
     raise NotImplementedError(
-        "lab-05 · expected_busiest is yours to write (about 9 lines). "
+        "lab-05 · expected_busiest is yours to write (about 1 line). "
         "The book (make book) says more: lab-05, task 4"
     )
 
