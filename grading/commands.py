@@ -34,7 +34,7 @@ def lab_named(name) -> str:
     try:
         return choose_lab(name, list(labs().values())).prefix
     except ValueError:
-        raise Problem(f"{name}: no such lab; there are {', '.join(labs())}") from None
+        raise Problem(f"{name!r}: no such lab; there are {', '.join(labs())}") from None
 
 
 # --- run ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ all of them share in labkit.session.
 """
 
 import importlib.util
+import inspect
 import re
 import sys
 from collections import Counter
@@ -159,9 +160,10 @@ def recorder_of(lab, implementation):
 
     def reference(function):
         try:
-            return getattr(read_bank(lab).solution, function, None)
+            found = getattr(read_bank(lab).solution, function, None)
         except Exception:  # such as a broken bank, which must not hide the learner's own failure
             return None
+        return found if inspect.isfunction(found) else None
 
     return Recorder(implementation, reference)
 

@@ -223,7 +223,7 @@ def read_only_course(tmp_path_factory):
     return Course(tmp_path_factory.mktemp("course"))
 
 
-def python(*words, cwd=ROOT, text=None, timeout=60, **environment):
+def python(*words, cwd=ROOT, text=None, timeout=120, **environment):
     """What `python words...` says in a folder; LAB_IMPL is not set unless the test names it."""
     own = {name: value for name, value in os.environ.items() if name != "LAB_IMPL"}
     return subprocess.run(
@@ -240,7 +240,7 @@ def python(*words, cwd=ROOT, text=None, timeout=60, **environment):
 def as_recorded(folder):
     """The provenance of a capture's folder, which holds the files that it names and no other."""
     record = json.loads((folder / "provenance.json").read_text())
-    files = {path.name: sha256(path) for path in folder.iterdir() if path.stem != "provenance"}
+    files = {path.name: sha256(path) for path in folder.iterdir() if path.name != "provenance.json"}
     assert record["sha256"] == files, folder.name
     return record
 

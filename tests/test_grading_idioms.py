@@ -72,3 +72,32 @@ def test_every_idiom_gives_in_the_sandbox_what_it_gives_at_home(tmp_path):
             different.append((idiom, here, there))
     graded._end()
     assert different == []
+
+
+CHANGES = ["x.shape = 3, 2", "x.dtype = 'int64'", "x[0, 0] = 9", "parts[0] = parts[0].reshape(6)"]
+CHANGES += ["parts[0] = parts[0].tobytes()", "parts.pop()", "numbers[0] = 1", "numbers[1] = 2"]
+CHANGES += ["words['b'] = words.pop('b')", "words['a'] = np.float64(1)"]
+
+
+def changeable(change):
+    """Its arguments; where it touches no array there is none, which the cell compares quickly."""
+    arrays = (np.arange(6.0).reshape(2, 3), [np.ones((2, 3))], b"12")
+    x, parts, text = arrays if change[0] in "xp" else (None, None, "12")
+    return x, parts, [True, 2.0], {"b": text, "a": 1.0}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_call_does_to_its_arguments_is_seen(change, tmp_path):
+    file = tmp_path / "labs" / "lab" / "starter.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"import numpy as np\n\n\ndef f(x, parts, numbers, words):\n    {change}\n")
+    here = changeable(change)
+    graded = Lab(LAB, file.read_bytes(), Limits(), None)
+    graded._begin_check()
+    try:
+        graded.f(*here)
+    except (AssertionError, pytest.fail.Exception):
+        return  # "changed an argument"
+    finally:
+        graded._end()
+    assert repr(plain(here)) != repr(plain(changeable(change)))

@@ -101,7 +101,8 @@ def decode_loop(p=4, flights=(1, 2, 4), ticks=10):
     return panels(
         drawings,
         "Decoding: the number is the microbatch, which enters stage 0 again only after it has left "
-        "the last stage. A pipeline is full when as many are in flight as it has stages.",
+        "the last stage. A pipeline is full when as many are in flight as it has stages, if hops "
+        "take no time.",
         says,
         start=p,  # the first microbatch is back on stage 0, and the grids differ
     )

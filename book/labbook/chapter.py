@@ -56,8 +56,8 @@ class Build:
 
 def render(text: str, file: str, build: Build) -> str:
     """The chapter's Markdown with everything computed. BookError carries file and line."""
-    pieces = list(segments(text, file))
-    blocks = [piece.body for piece in pieces if isinstance(piece, Fence) and piece.runs]
+    pieces, asked = list(segments(text, file)), []
+    _fill(pieces, lambda kind, source, *place: asked.append((kind, source)) or "", build.sources)
 
     def results() -> list[str]:
         names, found = functools.cache(build.namespace), []
@@ -69,7 +69,7 @@ def render(text: str, file: str, build: Build) -> str:
         _fill(pieces, run, build.sources)
         return found
 
-    kept = iter(build.cache.get([file, DIRECTIVE.findall(text), blocks], results))
+    kept = iter(build.cache.get([file, asked], results))
     return _fill(pieces, lambda *asked: next(kept), build.sources)
 
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 _FENCE = re.compile(
-    r"^(?P<prefix>[ \t>]*)(?P<ticks>`{3,}+|~{3,}+)(?P<info>[^\n]*)\n"
+    r"^(?P<prefix>[ \t>]*)(?P<ticks>`{3,}+|~{3,}+)(?P<info>[^\n]*)(?:\n|\Z)"
     r"(?P<body>.*?)(?:^[ \t>]*(?P=ticks)[`~]*[ \t]*$|(?P<unclosed>\Z))",
     re.M | re.S,
 )
@@ -79,7 +79,9 @@ def segments(text: str, file: str) -> Iterator[Prose | Fence]:
         prefix, line = found["prefix"], line_of(found.start())
         if found["unclosed"] is not None:
             raise BookError("this code block is never closed", file, line)
-        body = "\n".join(row.removeprefix(prefix) for row in found["body"].splitlines())
+        body = "\n".join(
+            row.removeprefix(prefix) for row in found["body"].removesuffix("\n").split("\n")
+        )
         yield Fence(prefix, found["info"].strip(), body, file, line)
         begin = found.end() + 1
     if begin < len(text):

@@ -111,3 +111,8 @@ exchange_rows = [
     ["bytes counted", *(f"{int(n):,}" for n in counted)],
     ["collectives", *(", ".join(f"{n} {name}" for name, n in calls.items()) for calls in made)],
 ]
+
+room = e.room(2000, dp)
+crosses_early = 50 < cross < 200 < full and shorter > 1.3 and 0.3 < 1 - room / full / 8 < 0.36
+most_are_dummies = (steps, sum(dummies)) == (32, 100)
+both_ways = agree and missed == ["kaito 2305", "sglang 3602"]

@@ -107,3 +107,8 @@ for row, (best, typical, worst) in beside:
         said = f"{typical * 1e3:.1f} ({best * 1e3:.1f} to {worst * 1e3:.1f})"
         least, took = f"{best_s[row['tp_size']] * 1e3:.2f}", f"**{row['step_s'] * 1e3:.1f}**"
         measured_rows.append([row["tp_size"], least, said, took, f"{row['launched_s'] * 1e3:.1f}"])
+
+four_shares = of_one < 0.2 < nccl_share < 0.3 and of_floor > 0.55 and engine_share < 0.1
+all_inside = len(off) == 22 and all(
+    best < row["step_s"] < worst for row, (best, _, worst) in beside
+)

@@ -45,3 +45,8 @@ gains = [gain for row in cache_rows[:2] for gain in row[4:]]
 
 def error(output):
     return abs(output - whole).max()
+
+
+memory, attention_bytes, expert_bytes, _, ranks = given.FLASH_ON_B200S
+left = memory - (attention_bytes + expert_bytes) / ranks  # to the cache of a rank, by TP
+as_published = abs(ratio - published) < 0.05 and abs(8 * (1 - copies / left) / ratio - 1) < 1e-9

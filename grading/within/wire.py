@@ -134,8 +134,9 @@ def line_of(message):
 
 def value_of(line):
     """The message of a line, as `plain`."""
-    whole = line.isascii() and b"\\ud" not in line.lower()
-    return plain(json.loads(line), OF_JSON if whole else NUMBERS)
+    text = line.decode("utf-8", "surrogatepass")
+    whole = text.isascii() and "\\ud" not in text.lower()
+    return plain(json.loads(text), OF_JSON if whole else NUMBERS)
 
 
 class Link:

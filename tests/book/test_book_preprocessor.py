@@ -38,6 +38,23 @@ def page(build, text):
     return render(text, "chapter.md", build)
 
 
+BLOCK, SUM = "```python,eval\nprint(7)\n```\n", "A {{py: 40 + 2}}.\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{BLOCK}\n{SUM}", f"{SUM}\n{BLOCK}"),
+        ("`{{py: 1 + 1}}` and {{py: 2 + 2}}", "{{py: 1 + 1}} and `{{py: 2 + 2}}`"),
+        ("`{{py: 1 + 1}}`", "{{py: 1 + 1}}"),
+    ],
+)
+def test_a_kept_result_never_comes_in_the_place_of_another(build, before, after, tmp_path):
+    page(build, before)
+    afresh = Build(Cache(tmp_path / "other", "salt"), build.namespace, build.sources)
+    assert page(build, after) == page(afresh, after)
+
+
 def failure(build, text):
     with pytest.raises(BookError) as caught:
         page(build, text)

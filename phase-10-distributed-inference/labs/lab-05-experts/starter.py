@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [c166284d1de0]
+# lab-05 starter: write where NotImplementedError stands. [f93543491446]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -254,7 +254,7 @@ def cache_bytes_per_token(kv_heads, head_bytes, num_ranks, attention_dp):
 def requests_that_fit(
     memory_bytes, attention_bytes, expert_bytes, request_bytes, num_ranks, attention_dp
 ):
-    """Return how many requests fit on all ranks together, not rounded, as vLLM's start-up log says.
+    """Return how many requests fit on all ranks together, not rounded; each engine logs its own.
 
     memory_bytes is one rank's; what its weights leave is cache. attention_bytes and expert_bytes
     are the whole model's weights: attention with whatever else is not an expert, and the experts,

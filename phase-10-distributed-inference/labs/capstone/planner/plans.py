@@ -156,6 +156,8 @@ def deciding(model, box, load, first, second):
     for name in MEASUREMENTS:
         for mood in (hardware.BEST, hardware.WORST):
             changed = _with_one(box, name, mood)
+            if changed == box:  # no interval, or known already
+                continue
             rates = [_per_gpu(model, changed, plan, load) for plan in (first, second)]
             if rates[1] > rates[0]:
                 word = "best" if mood == hardware.BEST else "worst"
