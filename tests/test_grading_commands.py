@@ -205,7 +205,7 @@ def test_who_left_the_course_is_in_no_table(graded, tmp_path, capsys):
     ("arguments", "words"),
     [
         (["run", "nowhere"], "nowhere does not exist; give the folder or zip file"),
-        (["run", "in", "--lab", "07"], "07: no such lab; there are lab-01, lab-02"),
+        (["run", "in", "--lab", "07"], "'07': no such lab; there are lab-01, lab-02"),
         (["run", "in", "--deadline", "tomorrow"], "tomorrow is no time for a deadline"),
         (["run", "in", "--pattern", "x"], "it needs the groups"),
         (["run", "empty"], "no hand-in in empty"),

@@ -178,9 +178,10 @@ def expect_figures_by_their_code(page, right):
     figure, said = redrawn(page, 0)
     assert figure == mine[0][0]
     sentence = (
-        r"bubble_fraction\(p=2, m=1\): starter.py line \d+: ZeroDivisionError: division by zero"
+        r"bubble_fraction\(p=2, m=1\): starter.py line \d+: ZeroDivisionError: division by zero\. "
+        r"Expected a Fraction \(Fraction\(1, 2\)\)\."
     )
-    assert re.fullmatch(sentence, said)
+    assert re.fullmatch(sentence, said), said
     write(page, 1, right)
 
 
