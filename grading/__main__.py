@@ -69,11 +69,8 @@ def parser():
     text = "a regular expression with the groups name and file, for paths below the folder"
     add("--pattern", metavar="REGEX", help=text)
     add("--student", metavar="NAME", help="all of it is this student's")
-    add(
-        "--workers",
-        type=int,
-        help="hand-ins at a time (default: one per processor; 500 with --dask)",
-    )
+    text = "hand-ins at a time (default: one per processor; 500 with --dask)"
+    add("--workers", type=int, help=text)
     add("--dask", metavar="ADDRESS", help="grade on the workers of this Dask scheduler")
     add("--gradescope", type=Path, metavar="FILE", help="write the one student's results.json")
     add("--classroom50", type=Path, metavar="FILE", help="write the one student's result.json")

@@ -114,8 +114,7 @@ class Worker:
 
     def call(self, name, args, kwargs, group, recorded):
         asked, line = ["call", name, args, kwargs, group, recorded], self.link.line
-        quick = not any(tag in line for tag in BUFFERS)
-        before = _marshalled(asked) if quick else b""
+        before = b"" if any(tag in line for tag in BUFFERS) else _marshalled(asked)
         self.recorded, function, given = recorded, getattr(self.module, name), [*args]
         if group:
             place, rank, size = group

@@ -154,7 +154,7 @@ def build(lab, schedule, p, m, chunks=2):
 
 
 def served(lab, p, m):
-    """Two lines below a forward grid: the same stages in decoding, and as boxes of 8 GPUs."""
+    """Lines below a forward grid: the same stages in decoding, and, if several, as boxes of 8."""
 
     def work():
         rate = lab.decode_steps_per_s(p, m, p, 0)  # a stage takes one tick
@@ -165,10 +165,9 @@ def served(lab, p, m):
         bills = {name: lab.plan_bill(*plan, 8, 80, 8192, 1, m) for name, plan in plans.items()}
         return ", ".join(f"{bill['node_hops']:,} with {name}" for name, bill in bills.items())
 
-    for what, of in (
-        (f"decoding with {m} in the loop", work),
-        (f"hops a token between {p} boxes of 8, 80 layers", hops),
-    ):
+    asked = [(f"decoding with {m} in the loop", work)]
+    asked += [(f"hops a token between {p} boxes of 8, 80 layers", hops)] * (p > 1)
+    for what, of in asked:
         said, todo = attempt(lab, of)
         yield f"{what}: " + (f"not counted ({todo})" if todo else said)
 

@@ -175,12 +175,8 @@ def _traffic(config, ranks, yours):
         gathered, needed = _foretold(config, ranks, step, yours)
         live = next((one for one in sent if one != gathered), sent[0])
         tokens = " + ".join(map(str, ways.tokens_of_step("dp", step)))
-        what = f"{tokens} tokens, bytes" + _all_to_all(needed)
-        yield Row(what, live, gathered, "traffic_bytes")
-
-
-def _all_to_all(needed):
-    return "" if needed is None else f" (by all-to-all: {needed:,})"
+        exchanged = "" if needed is None else f" (by all-to-all: {needed:,})"
+        yield Row(f"{tokens} tokens, bytes{exchanged}", live, gathered, "traffic_bytes")
 
 
 def _foretold(config, ranks, step, yours):
@@ -251,6 +247,8 @@ def main(arguments=None):
     parser.add_argument("--recorded", action="store_true", help="show recorded runs")
     parser.add_argument("--bill", type=int, metavar="TOKENS", help="start nothing: your numbers")
     options = parser.parse_args(arguments)
+    if options.bill is not None and options.bill < 0:
+        parser.error(f"--bill {options.bill}: give 0 tokens or more")
     began, agrees = time.monotonic(), True
     print(answered_by(LEDGER, HERE), flush=True)
     ledger, experts = load_chosen(LEDGER), load_chosen(HERE)

@@ -69,7 +69,7 @@ def make(group, names, repeats):
             return {name: found[1 << GROUPS[group].index(name)] for name in names}
         if group == "training":
             modes = {"overlap": "overlap", "overlap-lost": "sequential"}
-            return {name: [training(modes[name])][:repeats] for name in names}
+            return {name: [training(modes[name])] for name in names}  # there is one capture
         order = [name for _ in range(repeats) for name in names]
         if group in ("stages", "exam"):
             counts = [(16, 4, 8)[n // len(names) % 3] for n in range(len(order))]
