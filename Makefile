@@ -165,6 +165,10 @@ measure-comm: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time all-reduc
 measure-step: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 03: time one rank's part of a decode step here, beside your floor
 	@$(PY) $(LABS)/lab-03-tp-comm-cost/measure_step.py --out out/measure-step
 
+.PHONY: measure-experts
+measure-experts: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 05: time a layer's experts here, sliced and dealt out, beside your floor
+	@$(PY) $(LABS)/lab-05-experts/measure_experts.py --out out/measure-experts
+
 .PHONY: measure-pipeline
 measure-pipeline: $(VENV)/.group-torch $(VENV)/.group-labs ## lab 04: time a real pipeline of processes, fit, draw
 	@$(PY) $(LABS)/lab-04-pipeline-bubble/measure_pipeline.py --out out/measure-pipeline

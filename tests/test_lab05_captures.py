@@ -1,15 +1,23 @@
-"""The captures of lab 05: whole, as recorded, and read by lab 02's reader."""
+"""The captures of lab 05: whole, as recorded, and read by lab 02's reader; experts, timed."""
 
 import json
 import re
+import sys
 
+import numpy as np
 import pytest
 
-from labkit.loading import ROOT, find_labs, load_module
+from labkit.loading import ROOT, choose_lab, find_labs, load_module
+from tests.conftest import as_recorded, python
 from tests.test_lab02_captures import check
 
-CAPTURES = ROOT / "phase-10-distributed-inference" / "labs" / "lab-05-experts" / "captures"
-FOLDERS = sorted(path for path in CAPTURES.iterdir() if path.is_dir())
+LAB = choose_lab("lab-05", find_labs())
+sys.path.append(str(LAB.path))  # as when a program is run in the folder
+
+import measure_experts  # noqa: E402
+
+CAPTURES = LAB.path / "captures"
+FOLDERS = sorted(path for path in CAPTURES.iterdir() if (path / "report.json").exists())
 NAMES = {f"{model}-{way}" for model in ("deepseek", "mixtral") for way in ("one", "tp", "ep", "dp")}
 LEDGER = load_module(next(lab for lab in find_labs() if lab.prefix == "lab-02").file("solution"))
 
@@ -57,3 +65,46 @@ def test_lab_02_reconciles_a_mixture_it_knows(name):
     verdict = LEDGER.reconcile(found, model, found["tp_size"], 1, block)
     assert verdict["verdict"] == "consistent"
     assert {"tp_size", "KV tokens"} <= {line["claim"] for line in verdict["lines"]}
+
+
+# --- a layer's experts, timed --------------------------------------------------------------------
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("ep_size", [1, 8])
+@pytest.mark.parametrize("tokens", [1, 7])
+def test_the_ranks_that_are_timed_add_up_to_the_layer(ep_size, tokens):
+    """Each rank's addend by the definition: its own slices of the experts that a token chose."""
+    import torch
+
+    shape = {"hidden_size": 16, "expert_ffn": 64, "num_experts": 32, "top_k": 3}
+    ids = np.random.default_rng(2).random((tokens, 32)).argsort(axis=1)[:, :3]
+    rows = 0
+    for rank in range(8):
+        part = measure_experts.Rank(shape, ids, rank, ep_size, "cpu", torch.float32)
+        part.step()
+        rows += len(part.tokens)
+        held = len(part.down)
+        assert (held, part.down.shape[1]) == ((32, 8) if ep_size == 1 else (4, 64))
+        expected = np.zeros((tokens, 16))
+        for token, chosen in enumerate(ids):
+            for expert in chosen:
+                local = expert - (rank * held if ep_size > 1 else 0)
+                if 0 <= local < held:
+                    gate, up = np.split(part.x[token].numpy() @ part.gate_up[local].numpy(), 2)
+                    activation = gate / (1 + np.exp(-gate)) * up
+                    expected[token] += activation @ part.down[local].numpy() / 3
+        np.testing.assert_allclose(part.y, expected, atol=1e-5)  # float32, sums of 64
+    assert rows == tokens * 3 * (8 if ep_size == 1 else 1)
+
+
+@pytest.mark.torch
+def test_experts_are_timed_beside_the_floor(tmp_path):
+    program = LAB.path / "measure_experts.py"
+    words = ("--model", "small", "--tokens", "2", "--out", str(tmp_path))
+    done = python("-B", str(program), *words, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "measurements.json").read_text())
+    (row,) = found["rows"]
+    assert f"{row['sliced_s'] / row['dealt_s']:.2f}" in done.stdout.splitlines()[-2]
+    as_recorded(tmp_path)

@@ -8,15 +8,12 @@ writes measurements.json and provenance.json into DIR.
 """
 
 import argparse
-import json
 import sys
-import time
-from pathlib import Path
 
 from share_table import HERE
+from timing import BATCHES, graph_of, roofs, roofs_text, seconds, this_machine, write
 
 from labkit.loading import load_and_say, run_program
-from labkit.provenance import write_provenance
 from labkit.table import columns, seconds_text
 
 # config.json of Llama-3.1-8B and -70B; the third is for a laptop.
@@ -32,8 +29,6 @@ SHAPES = {
     },
     "small": {"layers": 4, "hidden": 1024, "heads": 16, "kv_heads": 8, "mlp": 2816, "vocab": 32000},
 }
-BATCHES = 9  # of which the fastest counts
-BATCH_S = 0.05
 
 
 class Rank:
@@ -95,52 +90,6 @@ class Rank:
         return F.linear(F.rms_norm(x, self.norm.shape, self.norm), self.output)
 
 
-def seconds(run, device):
-    """Seconds of a call in the fastest of several batches of calls, back to back."""
-    import torch
-
-    finish = torch.cuda.synchronize if device == "cuda" else lambda: None
-
-    def batch_s(calls):
-        finish()
-        start = time.perf_counter()
-        for _ in range(calls):
-            run()
-        finish()
-        return (time.perf_counter() - start) / calls
-
-    batch_s(3)
-    calls = max(1, int(BATCH_S / batch_s(1)))
-    return min(batch_s(calls) for _ in range(BATCHES))
-
-
-def graph_of(run):
-    """The same kernels, launched by one call."""
-    import torch
-
-    graph = torch.cuda.CUDAGraph()
-    run()
-    with torch.cuda.graph(graph):
-        run()
-    return graph.replay
-
-
-def roofs(device, dtype):
-    """(bytes/s of a large read, or copy if that is faster; flop/s of a large product).
-
-    A processor reads a line before it writes it, so a copy there moves more than it says.
-    """
-    import torch
-
-    size, edge = (2**30, 8192) if device == "cuda" else (2**27, 1024)
-    source = torch.ones(size // 4, device=device)
-    target = torch.empty_like(source)
-    read_s = seconds(source.sum, device)
-    copied_s = seconds(lambda: target.copy_(source), device)
-    a = torch.randn(edge, edge, device=device).to(dtype)
-    return max(size / read_s, 2 * size / copied_s), 2 * edge**3 / seconds(lambda: a @ a, device)
-
-
 def measure(shape, tp_size, batch, context, device, dtype):
     """A row: bytes that the rank reads, seconds of its products and of its step, both ways."""
     import torch
@@ -192,18 +141,11 @@ def arguments():
 
 def main():
     options = arguments()
-    try:
-        import torch
-    except ImportError:
-        sys.exit("measure_step.py needs Torch; `make torch` installs it")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    torch, device, dtype = this_machine()
     model = options.model or ("8B" if device == "cuda" else "small")
     lab = load_and_say(HERE)
     bandwidth, flops = roofs(device, dtype)
-    print(f"{model} on {device}, without messages; a large read or copy moves "
-          f"{bandwidth / 1e9:,.0f} GB/s, a large product makes {flops / 1e12:,.2f} Tflop/s",
-          flush=True)  # fmt: skip
+    print(f"{model} on {device}, without messages; {roofs_text(bandwidth, flops)}", flush=True)
     rows = []
     for tp_size in options.tp:
         for batch in options.batch:
@@ -213,14 +155,9 @@ def main():
             except torch.OutOfMemoryError:
                 print(f"tp {tp_size}, batch {batch}: this GPU's memory is too small, left out")
     print(report(lab, rows, bandwidth, flops))
-    folder = Path(options.out)
-    folder.mkdir(parents=True, exist_ok=True)
     found = {"model": model, "dtype": str(dtype).removeprefix("torch."), "batches": BATCHES}
     found |= {"memory_bytes_per_s": bandwidth, "product_flops_per_s": flops, "rows": rows}
-    (folder / "measurements.json").write_text(json.dumps(found, indent=1) + "\n")
-    command = " ".join(["python measure_step.py", *sys.argv[1:]])
-    write_provenance(command, folder, ("measurements.json",), ("numpy", "torch"))
-    print(f"wrote {folder / 'measurements.json'} and provenance.json")
+    write(options.out, found)
 
 
 if __name__ == "__main__":
