@@ -50,44 +50,53 @@ class Rank:
         self.x, self.y = matrix(len(ids), hidden), torch.zeros_like(matrix(len(ids), hidden))
         self.weights = torch.full((len(order), 1), 1 / shape["top_k"], device=device, dtype=dtype)
 
-    def step(self):
-        """The rank's addend of every token: rows gathered, multiplied by expert, added up."""
+    def multiply(self, rows):
+        """The products alone, of rows that stand in order of their experts."""
         from torch.nn import functional as F
 
-        if not len(self.tokens):
-            return
-        rows = self.x[self.tokens]
         gate, up = F.grouped_mm(rows, self.gate_up, offs=self.ends).chunk(2, dim=1)
-        rows = F.grouped_mm(F.silu(gate) * up, self.down, offs=self.ends)
+        return F.grouped_mm(F.silu(gate) * up, self.down, offs=self.ends)
+
+    def step(self):
+        """The rank's addend of every token: a row gathered for each choice, multiplied, added."""
+        rows = self.multiply(self.x[self.tokens])
         self.y.zero_().index_add_(0, self.tokens, rows * self.weights)
 
 
 def measure(shape, tokens, ep_size, device, dtype):
-    """Seconds of the layer's experts on a rank, the mean over the ranks."""
+    """(seconds of the layer's experts on a rank, of its products alone): means over the ranks."""
     import torch
 
     rng = np.random.default_rng(tokens)
     ids = rng.random((tokens, shape["num_experts"])).argsort(axis=1)[:, : shape["top_k"]]
     with torch.inference_mode():
         ranks = [Rank(shape, ids, rank, ep_size, device, dtype) for rank in range(RANKS)]
+        ranks = [(rank, rank.x[rank.tokens]) for rank in ranks if len(rank.tokens)]
 
-        def every():
-            for rank in ranks:  # one after the other, so that none finds its weights in a cache
+        def steps():
+            for rank, _ in ranks:  # in turn, so that none finds its weights in a cache
                 rank.step()
 
-        return seconds(graph_of(every) if device == "cuda" else every, device) / RANKS
+        def products():
+            for rank, rows in ranks:
+                rank.multiply(rows)
+
+        as_engine = graph_of if device == "cuda" else lambda run: run
+        return [seconds(as_engine(run), device) / RANKS for run in (steps, products)]
 
 
 def report(lab, rows, model, machine):
     """The text: your floor and the machine's time, both ways, for each number of tokens."""
-    table = [["tokens", "sliced: floor", "took", "dealt out: floor", "took", "sliced / dealt out"]]
+    table = [["tokens", "sliced: floor", "products", "in all"]]
+    table[0] += ["dealt out: floor", "products", "in all", "sliced / dealt out"]
     for row in rows:
         line = [f"{row['tokens']:,}"]
-        for ep_size, name in ((1, "sliced_s"), (RANKS, "dealt_s")):
+        for ep_size, name in ((1, "sliced"), (RANKS, "dealt")):
             floor_s = lab.experts_s(row["tokens"], ep_size, 1, model, machine)
-            line += [seconds_text(floor_s), seconds_text(row[name])]
+            line += map(seconds_text, (floor_s, row[f"{name}_products_s"], row[f"{name}_s"]))
         table.append([*line, f"{row['sliced_s'] / row['dealt_s']:.2f}"])
-    return "\n".join(columns(table, "rrrrrr"))
+    said = "in all: with a row of the token for each of its choices, copied before and added after."
+    return "\n".join([*columns(table, "rrrrrrrr"), said])
 
 
 def arguments():
@@ -112,14 +121,12 @@ def main():
     lab.experts_s(1, 1, 1, model, machine)  # not written yet? then say so before measuring
     print(f"a layer of {name} on {device}, {RANKS} ranks; {roofs_text(bandwidth, flops)}",
           flush=True)  # fmt: skip
-    rows = [
-        {"tokens": tokens}
-        | {
-            key: measure(model, tokens, ep_size, device, dtype)
-            for key, ep_size in (("sliced_s", 1), ("dealt_s", RANKS))
-        }
-        for tokens in options.tokens
-    ]
+    rows = []
+    for tokens in options.tokens:
+        rows.append({"tokens": tokens})
+        for way, ep_size in (("sliced", 1), ("dealt", RANKS)):
+            times = measure(model, tokens, ep_size, device, dtype)
+            rows[-1] |= dict(zip((f"{way}_s", f"{way}_products_s"), times, strict=True))
     print(report(lab, rows, model, machine))
     write(options.out, {"batches": BATCHES, "model": model, "machine": machine, "rows": rows})
 
