@@ -49,9 +49,9 @@ def three_layers():
     )  # fmt: skip
     caption = (
         "Four tokens as circles, four experts A to D as boxes. Each token chooses two experts, in "
-        "which it stands again as a small circle; sliced, every rank works on all of these. The "
-        "bytes are what all four ranks send in one layer, for tokens as wide as DeepSeek-R1's in "
-        "16-bit numbers, with ids and weights of the same size."
+        "which it stands again as a small circle, a row; sliced, every rank works on all of these. "
+        "The bytes are what all four ranks send in one layer, for tokens as wide as DeepSeek-R1's "
+        "in 16-bit numbers, with ids and weights of the same size."
     )
     return panels([(_layer(*how), alt) for *how, alt in layers], caption)
 
@@ -78,7 +78,7 @@ def _slices(d, rank, x, y):
     for expert in range(4):
         left = x + 46 * expert
         d.rect(left, y, 40, 30, "bg", "box")
-        d.rect(left + 10 * rank, y, 10, 30, "c5", "edge")
+        d.rect(left + 10 * rank, y, 10, 30, "idle", "edge")
 
 
 def _wholes(d, rank, x, y):
@@ -185,14 +185,14 @@ def moe_steps(context=2000):
     words = ("tokens in the step", "ms a step, a floor")
     ticks = (16, 64, 256, 1024, 4096), (10, 20, 50)
     plot = log_plot((16, 4096), (8, 50), *words, *ticks, height=340)
-    for series, plan in enumerate(PLANS):
+    for series, plan in zip((0, 3, 4), PLANS, strict=True):
         most = room(context, plan)
         tokens = [n for n in ladder(16, 4096, 2**0.25) if n < most] + [most]
         plot.curve(tokens, [step_ms(n, context, plan) for n in tokens], series)
         plot.points([most], [step_ms(most, context, plan)], series)
         plot.text(plot.x(most) + 9, plot.y(step_ms(most, context, plan)) + 4, f"{most:,}",
                   anchor="start")  # fmt: skip
-    for row, (name, series) in enumerate((("attention-DP", 2), ("dealt out", 1), ("TP", 0))):
+    for row, (name, series) in enumerate((("attention-DP", 4), ("dealt out", 3), ("TP", 0))):
         plot.label(300, 16 * 0.86**row, name, series)
     cross = crossing(context)
     plot.vertical(cross)

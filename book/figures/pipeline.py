@@ -71,7 +71,7 @@ def schedules(p=4, m=8):
     caption = (
         "The same work four times, on one time axis. The first three are replayed from lab 04's "
         "orders; the last is the order that Torch's ZBVZeroBubble gives, from the lab's captures. "
-        "Thin cells bear no number."
+        "Compare the right edges."
     )
     return d.figure(alt, caption)
 

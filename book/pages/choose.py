@@ -62,7 +62,8 @@ walk = [
     [
         "the letters",
         f"H {whole.held_bytes / 1e9:.1f}, W {whole.always_bytes / 1e9:.1f}, C {user / 1e9:.2f} a "
-        f"user, rest {', '.join(rests)} GB; B {typical.memory_bytes_per_s / 1e12:.2f} TB/s; "
+        f"user, {load.concurrency // 16}p users a copy; rest {', '.join(rests)} GB; "
+        f"B {typical.memory_bytes_per_s / 1e12:.2f} TB/s; "
         f"L {big.num_layers}; a prompt {prompt_s * 1e3:.0f} ms",
         "",
     ],
@@ -72,7 +73,7 @@ walk = [
         "split",
     ],
     ["2, how", "; ".join(map(pays, (1, 2))), "TP=4"],
-    ["3, wider", "; ".join(map(pays, (4, 8))), "TP=8"],
+    ["3, wider", f"{'; '.join(map(pays, (4, 8)))}, {adds_s / saves_s:.1f} times", "TP=8"],
     [
         "4, too slow",
         f"{' + '.join(f'{s * 1e3:.1f}' for s in parts_s)} = {token_s * 1e3:.0f} < 30 ms",

@@ -112,6 +112,21 @@ exchange_rows = [
     ["collectives", *(", ".join(f"{n} {name}" for name, n in calls.items()) for calls in made)],
 ]
 
+# A layer's experts on a real H200 (lab 05's measure_experts.py).
+timed = capture("lab-05/captures/h200-r1/measurements.json")
+timed_rows, rows_s = [], {}
+for row in timed["rows"]:
+    floor_s = lab05.experts_s(row["tokens"], 8, 1, timed["model"], timed["machine"])
+    took = [row[f"{way}_{part}s"] for way in ("sliced", "dealt") for part in ("products_", "")]
+    rows_s[row["tokens"]] = [after - before for before, after in (took[:2], took[2:])]
+    if row["tokens"] in (8, 128, 2048, 8192):
+        shown_ms = (f"{s * 1e3:.2f}" for s in (floor_s, *took))
+        timed_rows.append([f"{row['tokens']:,}", *shown_ms])
+sliced_rows_s, dealt_rows_s = rows_s[8192]
+rows_decide = 6 < sliced_rows_s / dealt_rows_s < 12 and all(
+    0.8 < row["dealt_products_s"] / row["sliced_products_s"] < 1 for row in timed["rows"]
+)
+
 room = e.room(2000, dp)
 crosses_early = 50 < cross < 200 < full and shorter > 1.3 and 0.3 < 1 - room / full / 8 < 0.36
 most_are_dummies = (steps, sum(dummies)) == (32, 100)

@@ -13,6 +13,8 @@ one, pair, far = (
     figures.times.step(**asked) for asked in ({}, {"tp": 2}, {"tp": 2, "nodes": 2, "per_node": 1})
 )
 near_us, far_us = (found["least"]["messages"] / messages * 1e6 for found in (pair, far))
+# How long a message may take before the far pair, which halves the reading, is the slower one.
+even_us = (one["floor"] - far["floor"] + far["least"]["messages"]) / messages * 1e6
 guess = """width = size // num_ranks
 return [slice(0, width) for rank in range(num_ranks)]"""
 fence = 3 * "`"

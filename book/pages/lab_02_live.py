@@ -28,7 +28,11 @@ rows = [
     [
         f"more than {n}",
         human_bytes(size),
-        "Another model runs beside it, such as speculation's draft.",
+        "Another model runs beside it, such as the draft of speculative decoding.",
     ],
-    [n, human_bytes(twice), "Values of four bytes, or two tokens in the step, as speculation has."],
+    [
+        n,
+        human_bytes(twice),
+        "Values of four bytes, or two tokens in the step, as speculative decoding has.",
+    ],
 ]

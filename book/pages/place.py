@@ -84,7 +84,8 @@ closer = [
     line
     for line in run(command.replace("h100", "b200").replace("--nodes 2", "--nodes 1"))
     if line.startswith(("Choice", "Runner-up", "It would")) and " clients " not in line
-][:3]
+]
+turning, closer = len(closer) - 2, closer[:3]
 doubled = [
     float(n)
     for n in re.findall(r"(\d+\.\d+)", next(row for row in lines if "messages for reading" in row))

@@ -15,11 +15,7 @@ pair, two = (
 )
 lead = {n: pair[n]["typical"] / two[n]["typical"] for n in counts}
 floors = {n: step(replicas=2, clients=n)["floor"] / step(tp=2, clients=n)["floor"] for n in counts}
-held = lab02.rank_weights(llama, 1)["parameters_bytes"]
-bound, whole = (
-    weights / 2 / h100 / (2 * llama["num_layers"] + 1)
-    for weights in (read_bytes("llama-3.1-8b"), held)
-)
+bound = read_bytes("llama-3.1-8b") / 2 / h100 / (2 * llama["num_layers"] + 1)
 
 
 def said(n):

@@ -134,7 +134,7 @@ def show(rows, as_json=False, every=False, rules=False):
         return 0
     print("\n".join([labs.answered_by(), *lines(found)]))
     if every:
-        print("\n".join(map(_beside, found["answers"].values())))
+        print("\n".join(["every row judged:", *map(_beside, found["answers"].values())]))
     return 0
 
 
