@@ -97,7 +97,7 @@ def plans_drawn(candidates, tpot_s, ttft_s):
         )
     return plot.figure(
         "Plans by time per further token and tokens per second. " + "; ".join(said) + ".",
-        "The choice is the highest dark dot before the limit. "
+        "The choice is the highest blue dot before the limit. "
         "Each dot is a plan with typical constants; its line reaches from the best box to the "
         "worst on which the plan still starts. The time is logarithmic. DCP2 divides a sequence's "
         "positions over two ranks. Grey dots take longer "

@@ -64,3 +64,14 @@ def provenance(*keys):
         if not isinstance(value, str):
             value = " ".join(list(value.items())[0])[:68] + " ..."
         yield f"{key + ':':10} {value}"
+
+
+# What the page says, held.
+ledger_is_near = 0 <= own_tokens - own["kv_tokens"][0] < 50 and 5 < over_mib < 50
+planner_is_near = (
+    room[2] < worker["kv_memory_gib"] < room[0]
+    and abs(room[1] / worker["kv_memory_gib"] - 1) < 0.01
+)
+copied_head_gains_nothing = (
+    by_name["tp2-replicated-kv"][3] == 2 * by_name["tp2"][3] == 4 * by_name["tp1"][3]
+)

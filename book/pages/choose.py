@@ -112,3 +112,6 @@ losses = [sheets for sheets, _ in lost.values()]
 node_losses = [node for _, node in lost.values() if node is not None]  # where TP=8 starts
 mean, whole_node = (sum(column) / len(column) for column in (losses, node_losses))
 worst = max(lost, key=lambda case: lost[case][0])
+
+# What the page says, held.
+worst_is_large_on_pcie = worst[1] == "l40s" and worst[0] == "qwen2.5-72b" and mean < whole_node / 4

@@ -35,3 +35,10 @@ order = (
     "FLASHINFER_PCIE_IPC FLASHINFER NCCL_SYMM_MEM QUICK_REDUCE AITER_CUSTOM CUSTOM SYMM_MEM PYNCCL"
 )
 in_this_order = re.findall(r'"(\w+)"', quotations()["quotes"]["dispatch"]["text"]) == order.split()
+
+# What the page says, held.
+a_prompt_makes_as_many = (
+    lab02.collectives_per_step(model("llama-3.1-8b"), 2, 1000, 1)["all_reduces"]
+    == lab02.collectives_per_step(model("llama-3.1-8b"), 2, 1, 1)["all_reduces"]
+    == 65
+)

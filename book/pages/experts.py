@@ -131,3 +131,11 @@ room = e.room(2000, dp)
 crosses_early = 50 < cross < 200 < full and shorter > 1.3 and 0.3 < 1 - room / full / 8 < 0.36
 most_are_dummies = (steps, sum(dummies)) == (32, 100)
 both_ways = agree and missed == ["kaito 2305", "sglang 3602"]
+
+# What the page says, held.
+touch_most = 50 < few < 64 and many > 255
+eight_rows_cluster = lab05.expected_busiest([1 / 8] * 8, 8) > 2.5
+uneven_is_worse = 1.3 < fair < 1.5 and 2.2 < unfair < 2.6
+same_answers = all(tokens_of(way, m) == tokens_of("one", m) for m, way in runs)
+three_gathers = list(first) == ["all_gatherv", "reduce_scatterv"] and first["all_gatherv"][0] == 3
+dummies_foretold = [r["dummy_steps"] for r in data_parallel] == lab05.steps_of_lockstep(asked, 1)[1]

@@ -37,3 +37,12 @@ tokens, top_k, width = 128, 8, 7168  # the setting that DeepEP publishes
 dispatch, combine = lab03.expert_parallel_bytes(tokens, top_k, width)
 choices = tokens * top_k * width
 in_8_and_16_bits = (dispatch, combine) == (choices * (1 + 4 / 128), choices * 2)
+
+# What the page says, held.
+floor_is_the_planner_s = (
+    small["tied"] is False and abs(floor / alone["least"]["reading"] - 1) < 0.01
+)
+one_more_for_the_embedding = (
+    lab02.collectives_per_step(small, 2, 1, 1)["all_reduces"] == messages + 1
+)
+smaller_with_users = [names.index(n) for n in best] == sorted(names.index(n) for n in best)

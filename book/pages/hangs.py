@@ -42,3 +42,7 @@ def well_but_waiting(run):
     """The server calls itself well, and its log waits for a broadcast block."""
     log = "".join(run["server"]["log"])
     return run["server"]["health"] == [200, 200] and "broadcast block" in log
+
+
+# What the page says, held.
+healthy_though_dead = dead["ranks"][1]["exit"] == -9 and dead["server"]["health"] == [200, 200]

@@ -182,3 +182,12 @@ only_rank_5 = (
     and max(others) < 1.1 * max(usual_compute)
     and 1.4 < longer < 1.6
 )
+
+# What the page says, held.
+late_in_seven = 0.14 < late(0.001) < 0.16 and 0.79 < late(0.01) < 0.81
+only_the_worst_differs = ratio < 1.05 and float(link_rows[2][2]) > 1.5 * float(link_rows[0][2])
+start_ups_name_them = all(
+    capstone.diagnose(recorded.load(number_of(c)))["cause"] == c
+    for c in ("replicas", "copied-heads")
+)
+causes_documented = set(causes) == {answer["cause"] for answer in known.values()} == documented

@@ -43,3 +43,11 @@ def babble():
         plant(copy, wrong.source)
         words = ("generate.py", "--letters", "60")
         return program("lab-01", *words, of=copy, which="starter", check=False)  # it is wrong
+
+
+# What the page says, held.
+phi_needs_padding = (
+    sizes == [1, 2] and lab01.legal_tp_sizes(*phi, [], 16) == [1, 2, 5, 10] and phi_vocab % 5
+)
+powers_of_two = lab01.legal_tp_sizes(32, 8, [14336]) == [1, 2, 4, 8, 16, 32]
+differs_in_words = "is another than one machine writes" in babble()

@@ -46,3 +46,7 @@ def recorded_and_unwritten():
         shown = program("lab-02", "two_way.py", "--recorded", of=copy, which="starter")
     blocks = shown.split("\n\n")
     return f"{blocks[2]}\n\n{blocks[4]}"
+
+
+# What the page says, held.
+verdicts = "verdict: consistent" in verdict("7.5122") and "an even share" in verdict("7.4944")

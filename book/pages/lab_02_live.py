@@ -36,3 +36,16 @@ rows = [
         "Values of four bytes, or two tokens in the step, as speculative decoding has.",
     ],
 ]
+
+# What the page says, held.
+nine_however_many = (
+    four["all_reduces"] == lab02.collectives_per_step(tiny, 2, 6, 1)["all_reduces"] == 9
+    and lab02.collectives_per_step(tiny, 1, 1, 1)["all_reduces"] == 0
+)
+cache_stops_at_four = tiny["num_kv_heads"] == 4 and blocks8 == 64 == 4 * blocks[0] == 2 * blocks[1]
+to_the_byte = (
+    held == lab02.rank_weights(tiny, 2)["parameters_bytes"]
+    and whole == lab02.rank_weights(tiny, 1)["parameters_bytes"]
+)
+nine_in_each_step = all(s["all_reduce"] == [9, 18432] for s in rank["steps_together"][1:])
+fails_late = 28 % 8 and lab02.kv_heads_per_rank(4, 4) == 1

@@ -39,3 +39,7 @@ wrong = mistakes("lab-02")["all_gather_gemm_schedule__waits_for_all_chunks_first
 gathered_first = wrong.function(2, 0)
 in_order = [json.dumps(operation) for operation in gathered_first]
 first_order = "\n".join("  ".join(in_order[at : at + 3]) for at in range(0, len(in_order), 3))
+
+# What the page says, held.
+as_drawn = (pair[0], pair[2], gather_first, early) == (3, 2, 7, 4)
+the_wait_stays = slow_link[0] > 20 * gemms * ranks / 2

@@ -56,3 +56,16 @@ for name, row in zip(("LL", "Simple, short", "Simple, full"), lab03.NCCL_PROTOCO
     protocol_rows.append([name, f"{row[0]:g}", f"{row[1]:g}", fill, *map(microseconds, takes)])
 
 by_hand_is_near = max(abs(by_hand_a / found[1] - 1), abs(by_hand_busbw / found[2] - 1)) < 0.05
+
+# What the page says, held.
+alike_for_two = lab03.one_shot_all_reduce_s(2, 1e6, 0, 1e9) == lab03.two_shot_all_reduce_s(
+    2, 1e6, 0, 1e9
+)
+more_for_three = lab03.one_shot_all_reduce_s(3, 1e6, 0, 1e9) > lab03.two_shot_all_reduce_s(
+    3, 1e6, 0, 1e9
+)
+two_regimes = decode < cross / 100 and prefill > 5 * cross
+four_times_the_bytes = lab03.one_shot_all_reduce_s(
+    8, 1e6, 0, 1e9
+) == 4 * lab03.two_shot_all_reduce_s(8, 1e6, 0, 1e9)
+hops_outweigh_the_launch = 14 * a_s > c_s > 2 * a_s

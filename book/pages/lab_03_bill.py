@@ -122,3 +122,8 @@ four_shares = of_one < 0.2 < nccl_share < 0.3 and of_floor > 0.55 and engine_sha
 all_inside = len(off) == 22 and all(
     best < row["step_s"] < worst for row, (best, _, worst) in beside
 )
+
+# What the page says, held.
+large_batches_bear_it = gains[1] > 3 and large[0] > W / h100
+the_same_loss = all(1.4e-3 < s < 1.7e-3 for s in lost_s.values())
+rdma_wins_tcp_loses = verdicts[1:3] == ("yes", "no") and wins[1:3] == (True, False)

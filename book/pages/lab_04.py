@@ -65,3 +65,10 @@ time_rows = [
     figures.times.row("one GPU, four users", clients=4),
     figures.times.row("PP=4, four users", pp=4, clients=4),
 ]
+
+# What the page says, held.
+counted_as_computed = counted == [lab04.bubble_fraction(p, m) for p, m in pairs]
+less_than_replicas = 0.7 < of[64]["PP=4"] / of[64]["four replicas"] < 0.95
+only_the_pipeline_bears_it = (
+    of[64]["PP=4, 10 GbE"] > 0.9 * of[64]["PP=4"] and of[64]["TP=4, 10 GbE"] < 0.5 * of[64]["TP=4"]
+)

@@ -50,3 +50,7 @@ def error(output):
 memory, attention_bytes, expert_bytes, _, ranks = given.FLASH_ON_B200S
 left = memory - (attention_bytes + expert_bytes) / ranks  # to the cache of a rank, by TP
 as_published = abs(ratio - published) < 0.05 and abs(8 * (1 - copies / left) / ratio - 1) < 1e-9
+
+# What the page says, held.
+latent_is_small = kept == (latent + rotary) * 2 and 50 < expanded / kept < 80
+gains_by_eight = gains == ["1 x", "8 x", "8 x", "8 x"]

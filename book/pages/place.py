@@ -244,3 +244,10 @@ offered = {
     "gpus": ";".join({row["name"]: 0 for row in hardware.known_gpus().values()}),
     "networks": ";".join(networks),
 }
+rounds_are_tokens = abs(lap_s / load.output / bus.times["tpot_s"][1] - 1) < 0.01
+slots_fit = best_plan.slots == 2 * int(
+    best_plan.memory["kv_bytes"] // memory.sequence_bytes(best_plan.memory, best_plan.plan, kept)
+)
+sixteen_is_absurd = (
+    rates["TP16"] < 0.2 * rates[best_plan.name] and by_name["TP16"].times["ttft_s"][1] > 10
+)

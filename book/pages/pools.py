@@ -84,3 +84,9 @@ placed = plans.choose(found)["choice"]
 planned = two_pools.compared(models.read("llama-3.1-8b"), eight, asked, placed)
 together_s = placed.times["tpot_s"][1]
 gain_16 = 1 - choice(16, 200)["tpot_s"] / one_pool_tpot(16, 200)
+
+# What the page says, held.
+about_a_second = 40 < cache_bytes / 1e9 < 45 and 0.7 < at_end < 1.2
+layer_by_layer_hides = sent("400 GbE", True) < sent("400 GbE", False) / 5
+about_as_much = 0.5 < gain_16 / (2 * prefill_s) < 1.5
+pays_when_crowded = crowded["first_pool"] and one_pool_tpot(48, 200) > 1.2 * crowded["tpot_s"]
