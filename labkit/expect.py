@@ -29,16 +29,23 @@ class Unexpected(AssertionError):
         self.part, self.drawing = part, drawing
 
 
+# of the labs' collectives.py; a graded hand-in's comes as these words alone
+NO_ARRAYS = re.compile(r"\w+: (inside one rank call|give a list with|rank \d+ brings an? )")
+
+
 @contextlib.contextmanager
 def looking_at(idea):
-    """Around a call of the learner's: what it raises, such as numpy's words, keeps the idea."""
+    """Around a call of the learner's: what it raises, such as numpy's words, keeps the idea.
+
+    A collective that was given another kind of thing than arrays says itself what to give it.
+    """
     __tracebackhide__ = True
     try:
         yield
     except (NotImplementedError, AssertionError):
         raise
     except Exception as error:
-        if not getattr(error, "__notes__", None):
+        if not getattr(error, "__notes__", None) and not NO_ARRAYS.match(str(error)):
             error.add_note(f"Look again at: {idea}.")
         raise
 

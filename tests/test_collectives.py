@@ -154,6 +154,7 @@ def test_what_a_rank_raises_surfaces_as_it_is():
     (
         (lambda x, group: group.all_reduce(x.tolist()), "rank 0 brings a list, not a numpy array"),
         (lambda x, group: group.reduce_scatter(x, axis=1), "axis 1 has 2 entries, which 4 ranks"),
+        (lambda x, group: collectives.all_reduce(x), r"one rank call group.all_reduce\(array\)"),
     ),
 )
 def test_what_a_collective_refuses_is_raised_in_the_rank(rank, told):

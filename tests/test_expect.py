@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from collectives import Deadlock, run_ranks
+from collectives import Deadlock, all_reduce, run_ranks
 
 from labkit.drawing import WIDTH, beside, draw
 from labkit.expect import Unexpected, expect_close, expect_equal, expect_error, looking_at
@@ -153,6 +153,9 @@ def test_what_a_call_raises_keeps_the_idea():
     except ValueError as error:
         told = describe_exception(error, Path("starter.py"))
     assert told.endswith("Look again at: slice x, too.") and "mismatch" in told
+    with pytest.raises(ValueError, match="give a list with") as caught, looking_at("an idea"):
+        all_reduce(np.zeros(2))  # which says itself what to give it
+    assert not hasattr(caught.value, "__notes__")
     with pytest.raises(NotImplementedError) as caught, looking_at("an idea"):
         raise NotImplementedError("to be written")
     assert not hasattr(caught.value, "__notes__")

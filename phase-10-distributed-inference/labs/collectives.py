@@ -64,6 +64,7 @@ class Ledger:
 
 
 _ledgers: ContextVar[tuple[Ledger, ...]] = ContextVar("ledgers", default=())
+_in_rank = ContextVar("in_rank", default=False)  # whether run_ranks runs one rank here
 
 
 @contextmanager
@@ -189,7 +190,10 @@ def broadcast(parts, root=0):
 def _ranks(operation, parts, same_length=True):
     first = 0 if same_length else 1  # the axis from which on all must agree
     if not isinstance(parts, (list, tuple)) or not parts:
-        raise ValueError(f"{operation}: give a list with one array per rank, got {_kind(parts)}")
+        wrong = f"give a list with one array per rank, got {_kind(parts)}"
+        if _in_rank.get() and operation in OPERATIONS:
+            wrong = f"inside one rank call group.{operation}(array): the other ranks bring theirs"
+        raise ValueError(f"{operation}: {wrong}")
     for rank, part in enumerate(parts):
         if not isinstance(part, np.ndarray):
             raise ValueError(f"{operation}: rank {rank} brings {_kind(part)}, not a numpy array")
@@ -384,6 +388,7 @@ class _Rank:
             self._thread.join(0.2)
 
     def _run(self):
+        _in_rank.set(True)
         try:
             self.result = self._function(*self._arguments, self._group)
         except BaseException as error:
