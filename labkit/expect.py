@@ -65,7 +65,7 @@ def expect_close(actual, expected, *, atol: float, idea="", part="", units=True)
 
     Refuses other types, shapes and kinds of dtype, masked arrays, NaN and infinity. part: which
     part of the result `actual` is, such as "['total_bytes']". units: whether a unit may have been
-    confused, so that a factor such as 8 or 1000 is worth a guess.
+    confused, so that a factor such as 8 or 1000 is worth a guess; percent always may.
     """
     __tracebackhide__ = True  # --pdb stops in the check
     if is_array(expected) and expected.ndim or isinstance(expected, (list, tuple)):
@@ -242,7 +242,7 @@ def _ratio(actual, expected, units=True):
     if not expected or not actual:
         return ""
     ratio = actual / expected
-    for factor, told in UNITS.items() if units else ():
+    for factor, told in (UNITS if units else {100.0: UNITS[100.0]}).items():
         for name, value in ((f"{factor:g}", factor), (f"1/{factor:g}", 1 / factor)):
             if abs(ratio / value - 1) < 1e-9:
                 return f"; it is {name} times the expected one: {told}"

@@ -24,6 +24,8 @@ def sentence(expect, *arguments, **keywords):
 def test_numbers_that_differ_late_are_printed_until_they_differ():
     text = sentence(expect_close, 0.0354796123, 0.0354796124, atol=1e-15)
     assert "got 0.0354796123, expected 0.0354796124" in text
+    said = sentence(expect_close, 1.5, 0.015, atol=1e-9, units=False)
+    assert "it is 100 times the expected one: percent and a share of 1?" in said
     assert "got 1, expected 2; it is 1/2 times the expected one." in sentence(
         expect_close, 1.0, 2.0, atol=0.1
     )
