@@ -90,6 +90,8 @@ def causal_attention(q, k, v):
     q is [tokens, heads, head_dim]; k and v are [tokens, kv_heads, head_dim]. Query head i reads KV
     head i // (heads / kv_heads) (grouped-query attention, arXiv:2305.13245).
     """
+    if not q.ndim == k.ndim == v.ndim == 3:
+        raise ValueError("q, k and v must be [tokens, heads, head_dim]")
     tokens, heads, head_dim = q.shape
     group = heads // k.shape[1]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
