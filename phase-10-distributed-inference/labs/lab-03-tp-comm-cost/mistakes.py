@@ -376,19 +376,23 @@ what fills the pipeline travels at the whole busbw, the payload at its part.
 Fill is sent like payload: both have only the part of the bandwidth that the flags leave.
     (payload_bytes + fill) / part  ->  (payload_bytes / part + fill)
 
-Rejected by: test_calibrate__returns_what_made_the_points
+Rejected by: test_calibrate__returns_what_made_the_points,
+test_calibrate__predicts_what_was_not_measured
 
-calibrate__forgets_the_protocols
-one straight line is fitted through all points.
-The large point was measured with another protocol than the small ones: its latency is higher,
-and part of its time fills the pipeline.
-    fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols)  ->  STRAIGHT_LINE[0]
-
-calibrate__never_looks_again
-the points choose their protocol once and are not fitted again.
-The first constants come from a straight line through all points; only the fit after the choice
-knows which formula each point obeys.
+calibrate__fits_once
+the points are fitted once, and the protocol is never chosen again.
+The first constants come from a straight line through all points. The large one was measured with
+another protocol than the small ones: its latency is higher, and part of its time fills the
+pipeline. Only the fit after the choice knows which formula each point obeys.
     range(4)  ->  range(1)
+
+calibrate__fits_the_first_row_once
+the points are fitted once, with the first row of protocols for all.
+Each point has the protocol that is fastest for it: choose it with the constants found, fit again.
+    [STRAIGHT_LINE[0]] * len(points)  ->  [protocols[0]] * len(points)
+    range(4)  ->  range(1)
+
+Rejected by: test_calibrate__returns_what_made_the_points
 
 calibrate__two_fits
 a point has not yet its fastest protocol in the last fit, as after two fits.
