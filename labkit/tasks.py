@@ -105,4 +105,7 @@ def hint(lab: Lab, wanted: str) -> str:
         raise ValueError(f"--hint {wanted}: the levels are 1 (idea), 2 (sketch), 3 (formula)")
     number = int(level or 1)
     more = f"\n\nMore: --hint {function}={number + 1}" if number < len(hints[function]) else ""
-    return f"{function}, {LEVELS[number - 1].lower()}: {hints[function][number - 1]}{more}"
+    text = hints[function][number - 1]
+    begins = "\n" if text.startswith("```") else " "  # code has lines of its own
+    text = re.sub(r"^```.*\n?", "", text, flags=re.M).rstrip()
+    return f"{function}, {LEVELS[number - 1].lower()}:{begins}{text}{more}"

@@ -36,6 +36,8 @@ def test_a_hint_comes_in_three_levels_and_a_wrong_name_lists_the_choices():
     lab = LABS_HERE[0]
     texts = [hint(lab, wanted) for wanted in ("shards", "shards=2", "shards=3")]
     assert len(set(texts)) == 3 and "More" in texts[0] and "More" not in texts[2]
+    code = hint(lab, "mlp_sp_rank=3")
+    assert code.startswith("mlp_sp_rank, formula:\n") and "```" not in code + texts[2]
     for wrong in ("shard", "shards=4", "shards=x"):
         with pytest.raises(ValueError, match="hints for|levels are"):
             hint(lab, wrong)
