@@ -39,6 +39,7 @@ def test_a_guess_is_judged_kept_and_counted(open_page, address):
     assert rows[1][:2] == ["pools", "1"] and rows[1][4] == "no"
     page.locator("lab-record [name=again]").click()
     assert "counted here" in page.locator("lab-record [role=status]").inner_text()
+    assert "5% too high" in say(page, 0, f"{truth * 1.05:.6f}")
 
 
 def test_answers_wait_for_the_guesses_and_can_be_opened_anyway(open_page, address):

@@ -25,7 +25,8 @@
   const verdict = (entry, shown) => {
     if (entry.right) return entry.hit ? "Right." : `You said: ${entry.said}. Right is: ${entry.right}.`;
     const factor = Math.max(entry.said / entry.truth, entry.truth / entry.said);
-    const how = factor < 1.02 ? "spot on" : `${factor < 10 ? factor.toFixed(1) : Math.round(factor)} times too ${entry.said > entry.truth ? "high" : "low"}`;
+    const by = factor < 1.1 ? `${Math.round(100 * Math.abs(entry.said / entry.truth - 1))}%` : `${factor < 10 ? factor.toFixed(1) : Math.round(factor)} times`;
+    const how = factor < 1.02 ? "spot on" : `${by} too ${entry.said > entry.truth ? "high" : "low"}`;
     return `You said ${entry.said}; it is ${shown}: ${how}${entry.hit && factor >= 1.02 ? ", near enough" : ""}.`;
   };
 
