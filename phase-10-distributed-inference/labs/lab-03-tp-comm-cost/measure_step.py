@@ -149,6 +149,7 @@ def main():
     rows = []
     for tp_size in options.tp:
         for batch in options.batch:
+            print(f"tp {tp_size}, batch {batch} ...", flush=True)
             try:
                 how = (batch, options.context, device, dtype)
                 rows.append(measure(SHAPES[model], tp_size, *how))

@@ -123,6 +123,7 @@ def main():
           flush=True)  # fmt: skip
     rows = []
     for tokens in options.tokens:
+        print(f"tokens {tokens:,} ...", flush=True)
         rows.append({"tokens": tokens})
         for way, ep_size in (("sliced", 1), ("dealt", RANKS)):
             times = measure(model, tokens, ep_size, device, dtype)
