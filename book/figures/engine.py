@@ -39,7 +39,7 @@ def process_tree(log="lab-02/captures/tp2-engine/engine.log"):
     d.text(210, 222, "notes in", "muted", size=13)
     d.text(210, 238, "shared memory", "muted", size=13)
     d.line([(187, 291), (233, 291)], "c2", "thick")
-    d.text(210, 346, "collectives: kernels or NCCL on GPUs, gloo here", "c2", size=13)
+    d.text(210, 346, "collectives: kernels or NCCL on GPUs, shared memory here", "c2", size=13)
     d.text(210, 366, "four processes; every arrow crosses from one to another", "muted", size=13)
     alt = (
         "Four processes. The front end takes requests and hands them to EngineCore over sockets. "

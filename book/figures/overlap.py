@@ -62,7 +62,7 @@ def overlap(num_ranks=4, comm=1):
         f"An all-gather and a matrix product on {num_ranks} ranks in three orders, as rank 0 sees "
         "them. " + ". ".join(said) + "."
     )
-    caption = "The same operations in three orders, replayed on lab 02's simulated machine."
+    caption = "The same work in three orders, replayed on lab 02's simulated machine."
     return panels(
         [(d, alt)],
         caption,
@@ -100,7 +100,7 @@ def recorded(name="toy-simulated-1gbit"):
     drawing, said = figures.timeline(runs, WIDTH)
     alt = (
         f"Lanes of {len(runs['overlap'])} ranks in one MLP, forward and backward, as recorded. "
-        f"{said}. Overlapped, the lanes of waiting are nearly empty, for messages travel during "
+        f"{said}. Overlapped, the lanes of waiting are emptier, for messages travel during "
         "GEMMs; in sequence GEMMs and waiting take turns."
     )
     caption = (

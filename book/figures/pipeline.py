@@ -18,7 +18,7 @@ def drawing():
 
 
 def straggler(stage_s=(1, 1, 2, 1), m=8):
-    """One slow stage: everybody else waits for it, once per microbatch."""
+    """One slow stage: the one behind it waits for each microbatch."""
     lab04, page = solution("lab-04"), drawing()
     total = lab04.makespan_s(list(stage_s), m)
     rows, arrivals = [], [0] * m
@@ -34,8 +34,8 @@ def straggler(stage_s=(1, 1, 2, 1), m=8):
     d.text(page.LEFT, bottom + 20, f"{total} ticks", "muted", "start")
     slow = max(range(len(stage_s)), key=lambda s: stage_s[s])
     alt = (
-        f"{len(stage_s)} stages, {m} microbatches. Stage {slow} works without a pause; before and "
-        "behind it every other stage waits one tick per microbatch."
+        f"{len(stage_s)} stages, {m} microbatches. Stage {slow} works without a pause; the "
+        "stage behind it waits one tick per microbatch, and those before it finish early."
     )
     fast = lab04.makespan_s([1] * len(stage_s), m)
     caption = f"Stage {slow} is twice as slow. The run takes {total} ticks instead of {fast}."
