@@ -67,6 +67,7 @@ meaning = {
 constant_rows = [[f"`{n}`: {meaning[n]}", *hardware.CONSTANTS[n], where[n]] for n in meaning]
 engine = {
     "layer_us": "µs of pauses a layer (*gaps*)",
+    "experts_us": "and of a sparse layer's experts",
     "step_us": "µs of the *host* a step",
     "sequence_us": "and for each sequence",
 }

@@ -107,7 +107,7 @@ latent = c.memory["kv_bytes"] / memory.sequence_bytes(c.memory, c.plan, 1)
 network = t.line(two_nodes.network, 8)
 payload = 16 * timing.gathered_payload(m, 16)  # of the gather and of the scatter
 into = 15 / 16 * payload  # what arrives at a rank
-cards = {"gathered": payload / 8, "DeepEP": 8 / 16 * (out + back)}  # bytes a card sends, a layer
+cards = {"gathered": 2 * into / 8, "DeepEP": 8 / 16 * (out + back)}  # bytes a card sends, a layer
 attention = (
     f"61 * (1_536 * {H:_} + 128 * 192 * 1_536 + 576 * {H:_} + 128 * 256 * 512 + {H:_} * 128 * 128)"
 )

@@ -82,7 +82,6 @@ eight, asked = hardware.box("h100", 1), Load(2000, 200, 64)
 found, _ = plans.evaluate_all(models.read("llama-3.1-8b"), eight, asked)
 placed = plans.choose(found)["choice"]
 planned = two_pools.compared(models.read("llama-3.1-8b"), eight, asked, placed)
-together_s = placed.times["tpot_s"][1]
 gain_16 = 1 - choice(16, 200)["tpot_s"] / one_pool_tpot(16, 200)
 
 # What the page says, held.

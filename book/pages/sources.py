@@ -2,6 +2,7 @@
 
 import re
 
+import figures
 from labbook.labs import capture
 
 
@@ -12,6 +13,7 @@ def linked(source):
 
 
 shipped = capture("capstone/facts.jsonl").splitlines()
+rows_05 = figures.experts.given().ROWS
 from_03 = len(capture("lab-03/measurements.jsonl").splitlines())
 said = capture("lab-02/captures/quoted-logs/quoted.json")
 rows = [

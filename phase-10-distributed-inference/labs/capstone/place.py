@@ -395,7 +395,7 @@ def check(a):
     if options.json:
         print(json.dumps(found))
         return 0 if found["agrees"] else 1
-    print(f"{options.check} against {shown.name}")
+    print(f"{labs.answered_by()}\n{options.check} against {shown.name}")
     for line in found["lines"]:
         expected, reported = (report.number(line[key]) for key in ("expected", "reported"))
         print(f"  {line['claim']:28}expected {expected:>12}  said {reported:>12}  {line['status']}")

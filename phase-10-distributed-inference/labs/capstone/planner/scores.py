@@ -126,7 +126,8 @@ def _shares(factors):
 
 def show(rows, as_json=False, every=False, rules=False):
     if rules and not as_json:
-        print("\n".join(rules_of_thumb.lines([facts.judge(row) for row in rows])))
+        judged = [facts.judge(row) for row in rows]
+        print("\n".join([labs.answered_by(), *rules_of_thumb.lines(judged)]))
         return 0
     found = summary(rows)
     if as_json:
