@@ -240,12 +240,6 @@ a size is taken for possible as soon as the KV heads divide.
 12 heads over 8 ranks are no split, although 4 KV heads may be held by two ranks each.
     if model["num_heads"] % tp_size:  ->  if False:
 
-tp_sizes_of_cache__asks_the_mlp_too
-sizes over which the MLP's width cannot be split are left out too, as check_split does.
-The log says what the cache holds, and that is heads: the MLP takes no part in it.
-    if model["num_heads"] % tp_size:
-    ->  if model["num_heads"] % tp_size or model["intermediate_size"] % tp_size:
-
 tp_sizes_of_cache__takes_whatever_has_room
 every size whose memory has room for these tokens is named.
 A checksum must come out: half of the tokens that would fit are no sign of this split.
@@ -257,6 +251,12 @@ which_split__first_near_one
 the first split within 5% is taken instead of the nearest.
 Two stages of Llama-3-8B and two tensor-parallel ranks differ by 0.04%: only the nearest tells.
     (best is None or abs(residual) < abs(best["residual_bytes"]))  ->  best is None
+
+which_split__the_one_asked_for_if_near
+the split asked for is taken whenever it is within 5%, though another one is nearer.
+It wins where two tie; else the nearest of all candidates' stages does.
+    range(pp)
+    ->  range(0 if best and best["tp_size"] * best["pp_size"] == tp_size * pp_size else pp)
 
 which_split__tries_half_of_the_ranks
 half of the ranks asked for are tried too.

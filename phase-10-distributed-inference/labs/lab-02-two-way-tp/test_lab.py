@@ -291,6 +291,8 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
     chance = random.Random(10)
     # up to 5% of either number, whichever one takes
     shares = (0.949, 0.9535, chance.uniform(0.96, 1.04), 1.049, 1.0535, chance.uniform(0.5, 0.9))
+    # which all sizes divide: whether they have to, a cache does not say
+    widths = {"intermediate_size": 96 * chance.randint(2, 99), "vocab_size": 192}
     for model, candidates in [
         (MODELS["llama-3-8b"], (16, 8, 4, 2, 1)),
         (MODELS["llama-3-8b"], (16, 2, 8, 32, 1, 4)),  # 16, 8 and 32 explain the same
@@ -312,7 +314,7 @@ def test_tp_sizes_of_cache__reads_the_split_off_a_log(lab):
             ]
             skip = "a size over which the heads cannot be split explains nothing: leave it out"
             with looking_at(skip):
-                sizes = lab.tp_sizes_of_cache(model, memory, tokens, list(candidates))
+                sizes = lab.tp_sizes_of_cache(model | widths, memory, tokens, list(candidates))
             expect_equal(sizes, alike, idea=why_sizes(sizes, alike, model, memory, tokens))
 
 
@@ -340,10 +342,11 @@ def test_which_split__finds_the_split_that_was_applied(lab):
     wide = given.model_shape(
         tiny(num_hidden_layers=2, vocab_size=100_000, tie_word_embeddings=True)
     )
-    asked, other, whole = (
+    asked, other, whole = (  # of which each has another near
         expected_weights(wide, *split)["total_bytes"] for split in [(2, 2, 1), (2, 1), (1, 1)]
     )
     half_way = (asked + other) / 2  # between two: the one asked for wins
+    beyond = asked + (other - asked) * random.Random(22).uniform(0.51, 0.9)  # the other one wins
     # a pipeline's stage, which comes first, is a little heavier than the half that was applied
     deep = given.model_shape(tiny(num_hidden_layers=16, tie_word_embeddings=True))
     half = expected_weights(deep, 2, 1)["total_bytes"]
@@ -351,7 +354,7 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         *[(llama, gib, 2, 1) for gib in (7.4829, 14.9595, 7.4797, 4.1, 1.3e9)],
         *[(llama, gib, 2, 2) for gib in (3.7417, 7.4829, 7.4797, 14.9595)],
         *[(llama, 7.4829 * off, 2, 1) for off in (0.9535, 1.049, 1.0535, 0.949)],
-        *[(wide, total / GIB, 2, 2) for total in (asked, whole, half_way)],  # all have another near
+        *[(wide, total / GIB, 2, 2) for total in (asked, whole, half_way, beyond)],
         (deep, half / GIB, 2, 2),
     ]
     for tp_size, pp_size in [(1, 1), (2, 1), (1, 3), (2, 3)]:  # 7 layers on 3 stages
@@ -499,7 +502,8 @@ def test_treatment__tells_rows_columns_experts_and_copies(lab):
             check_treatment(lab, shape, [list(shape)] * tp_size, "replicated")
         for axis, name in enumerate(names):
             size = shape[axis]
-            for parts in ([size // 2] * 2, [1, 1, 0, 1, size - 3], [0, size], [size, 0]):
+            plain = [size // 2] * 2, [size // 4 * 3, size // 4]
+            for parts in (*plain, [1, 1, 0, 1, size - 3], [0, size], [size, 0]):
                 check_treatment(lab, shape, [resized(shape, axis, part) for part in parts], name)
     most = chance.randint(a // 2 + 1, a - 1)  # of a rows, on each of two ranks
     for parts in ([most, most], [a + 28], [most, most - 1], [a, a, most], [most, 0, a]):
