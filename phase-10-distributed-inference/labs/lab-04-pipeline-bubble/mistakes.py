@@ -155,6 +155,16 @@ m is computed in floats, whose rounding the ceiling then makes a whole microbatc
 9 x (1 / 0.6 - 1) is 6.000000000000001 in floats: one microbatch too many.
     Fraction(str(budget))  ->  float(budget)
 
+min_microbatches__floats_for_floats
+m is computed in floats, whose rounding the ceiling then makes a whole microbatch.
+3 x (1 / 0.75 - 1) is 0.9999999999999998 in floats: strictly under it, one microbatch too few.
+    Fraction(str(budget))  ->  budget
+
+min_microbatches__floats_multiplied_first
+m is computed in floats, whose rounding the ceiling then makes a whole microbatch.
+7 x (1 - 0.1) / 0.1 is 62.99999999999999 in floats: strictly under it, one microbatch too few.
+    (p - 1) * (1 / Fraction(str(budget)) - 1)  ->  (p - 1) * (1 - budget) / budget
+
 min_microbatches__rounded_budget
 the budget is rounded to a nearby fraction with a smaller denominator.
 0.1 becomes 1/10, as it should, but 0.0015 becomes 1/667 and 1/1500 becomes 1/1000.
