@@ -337,7 +337,8 @@ class Screen:
         file = self.entry["file"]
         where = f"{file}:{line}" if line else f"{file} has no `def {task.function}` any more"
         return (
-            f"next: task {task.number}, {task.function}, {where} (about {task.size}). "
+            f"next{' (stretch)' * task.stretch}: task {task.number}, {task.function}, {where} "
+            f"(about {task.size}). "
             f"Stuck? --hint {task.function}"
         )
 

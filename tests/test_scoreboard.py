@@ -457,7 +457,7 @@ def test_the_stretch_counts_apart(course):
     said = " ".join(run.text.split())
     assert "84/100 points" in said
     assert "lab-01 without its stretch is complete: 84 of 84 points. The stretch is 16 more" in said
-    assert "next: task 7, embedding_rank" in said
+    assert "next (stretch): task 7, embedding_rank" in said
     test = "import pytest\n@pytest.mark.points(100)\ndef test_f(lab):\n    assert lab.f() == 1\n"
     undone = 'def f():\n    raise NotImplementedError("lab-08 · f is yours to write (1 line).")\n'
     course.add_lab("lab-08-x", undone, test)
@@ -487,3 +487,8 @@ def test_{0}__works(lab):
     for arguments in ([], ["--task", "1"]):
         text = course.pytest("lab-08", *arguments, impl="starter").text
         assert "next: task 3, later" in text, text
+    written = re.sub("raise .*later is.*", "return None", written)
+    (folder / "starter.py").write_text(written, encoding="utf-8")
+    for arguments in ([], ["--task", "1"]):
+        text = course.pytest("lab-08", *arguments, impl="starter").text
+        assert "next (stretch): task 2, extra" in text, text
