@@ -114,7 +114,11 @@ def steps(lab, evidence):
 
 
 def read(lab, evidence, answer):
-    found = lab.diagnose_hang(evidence)
+    try:
+        found = lab.diagnose_hang(evidence)
+    except NotImplementedError:
+        print(f"  {'diagnose_hang':15}not written yet")
+        return
     for key, value in found.items():
         print(f"  {key:11}{value}")
     told = {key: found.get(key) for key in answer}
@@ -221,6 +225,8 @@ def main():
         lab = load_and_say(HERE, default="starter")
         number = NAMES.index(chosen.name) if chosen.verb == "replay" else chosen.number
         answer = json.loads((RECORDINGS / "answers.json").read_text())[str(number)]
+        if chosen.verb == "replay":
+            lab.diagnose_hang(load(number))  # unwritten: nothing is started
         steps(lab, load(number))
         for repeat in range(2):
             print(f"recorded, {name_of(number, repeat)}")

@@ -397,6 +397,12 @@ One group's socket on a useless address is enough: that group never meets.
     if any(ip_address(host) not in network for host in hosts)
     ->  if hosts and all(ip_address(host) not in network for host in hosts)
 
+never_met__astray_with_its_connections_too
+a rank is astray only if everything that it listens on is outside of the network.
+One group's socket on a useless address is enough, whatever its connections are.
+    if any(ip_address(host) not in network for host in hosts)
+    ->  if [ip_address(h) in network for h in hosts] == [False] * (len(rank["sockets"]) or 99)
+
 never_met__the_dead_told_nothing
 only living ranks are asked what they listen on.
 A rank may have ended since, and the address that it told is still what the others try.
@@ -524,6 +530,12 @@ ranks that disagree are told of before it is asked whether anything goes on.
 While another rank still works, the run is not hung: that comes before.
     if not ended and not is_hung(evidence):
     ->  if not ended and not is_hung(evidence) and not disagreement(evidence)[0]:
+
+diagnose_hang__only_a_slow_start_goes_on
+a start at which nobody works is taken for one that failed, though collectives go on.
+Whether anything goes on is asked first: then it is slow, or healthy when nobody holds it up.
+    and not is_hung(evidence):
+    ->  and not is_hung(evidence) and (slowest(evidence) or not never_met(evidence)[0]):
 
 diagnose_hang__nobody_is_idle
 where nobody is missing, idle ranks are told, and none is named.
