@@ -4,7 +4,8 @@ Part A  place: which splits are legal, what fits, how long a step takes, which p
 Part B  diagnose: what is wrong with a run, where, and what it costs, from recorded evidence.
 
 Bytes are bytes, times seconds, rates per second; a GPU "of 80 GB" is whatever its driver reports.
-The planner (planner/, place.py) calls these functions, and yours of labs 01 to 04.
+The planner (planner/, place.py) calls these functions, and yours of labs 01 to 04; for a model with
+experts those of lab 05 too.
 """
 
 import math

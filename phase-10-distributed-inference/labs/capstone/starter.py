@@ -1,11 +1,12 @@
-# capstone starter: write where NotImplementedError stands. [d8027975126e]
+# capstone starter: write where NotImplementedError stands. [4479c7d2586a]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
 Part B  diagnose: what is wrong with a run, where, and what it costs, from recorded evidence.
 
 Bytes are bytes, times seconds, rates per second; a GPU "of 80 GB" is whatever its driver reports.
-The planner (planner/, place.py) calls these functions, and yours of labs 01 to 04.
+The planner (planner/, place.py) calls these functions, and yours of labs 01 to 04; for a model with
+experts those of lab 05 too.
 """
 
 import math

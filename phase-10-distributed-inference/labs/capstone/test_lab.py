@@ -1014,9 +1014,10 @@ def expect_finding(look, evidence, truth=None, idea="", expected=None, rel=1e-9)
     run = f" (The run: {truth['made']})" if truth and "made" in truth else ""
     found = look(evidence)
     if not isinstance(found, dict):
-        expect_equal(found, {"cause": cause, "where": where, "cost": cost}, idea="return a finding")
+        finding = {"cause": cause, "where": where, "cost": cost}
+        expect_equal(found, finding, idea=f"return a finding{run}")
     keys = ["cause", "cost", "numbers", "where"]
-    expect_equal(sorted(found, key=str), keys, part="'s keys", idea="return a finding")
+    expect_equal(sorted(found, key=str), keys, part="'s keys", idea=f"return a finding{run}")
     said = f"{idea}{run}" if idea else f"what its docstring names{run}"
     decided = ", ".join(f"{name} is {float(value):.4g}" for name, value in decided_by.items())
     expect_equal(found["cause"], cause, part="['cause']", idea=f"{said}; here {decided}")
@@ -1047,14 +1048,13 @@ MEANT = {
 def numbers_are(given, decided_by, run=""):
     """Those that the docstring names; more may be there."""
     if not isinstance(given, dict):
-        expect_equal(given, {}, part="['numbers']", idea="a dict of numbers")
+        expect_equal(given, {}, part="['numbers']", idea=f"a dict of numbers{run}")
     for name, value in decided_by.items():
         part = f"['numbers'][{name!r}]"
         if name not in given:
             idea = f"the numbers of every look that was taken: {', '.join(decided_by)}"
-            raise Unexpected(
-                f"returned no {name!r} among its numbers. Look again at: {idea}.", "['numbers']"
-            )
+            said = f"returned no {name!r} among its numbers. Look again at: {idea}.{run}"
+            raise Unexpected(said, "['numbers']")
         if value == math.inf:
             expect_equal(given[name], value, part=part, idea="a line that does not rise")
         else:

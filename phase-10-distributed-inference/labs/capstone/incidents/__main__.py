@@ -94,12 +94,17 @@ STEPS = {  # by the key of the evidence: the functions on the way to its diagnos
     "spans": "share_waited look_at_overlap",
     "microbatches": "stage_times look_at_stages",
     "stages": "requests_in_flight look_at_requests look_at_start_up",
-    "ranks": "used_by_others slowest_rank look_at_ranks decode_transfer look_at_link "
+    "ranks": "decompose used_by_others slowest_rank look_at_ranks decode_transfer look_at_link "
     "look_at_start_up",
 }
 
 
 IN_MS = {
+    "decompose": lambda found: (
+        f"computes {_ms(map(statistics.median, found['compute_us']))} ms, "
+        f"waits {_ms(map(statistics.median, found['wait_us']))} ms, "
+        f"transfers {_ms([statistics.median(map(sum, found['transfer_us']))])} ms"
+    ),
     "stage_times": lambda found: f"busy {_ms(found[0])} ms, period {_ms(found[1:])} ms",
     "decode_transfer": lambda found: f"median {_ms(found[:1])} ms, tail {_ms(found[1:])} ms",
 }
@@ -119,6 +124,7 @@ def steps(lab, evidence):
             continue
         try:
             found = getattr(lab, name)(evidence[kind] if direct else evidence)
+            told = "" if name == "diagnose" else IN_MS.get(name, _brief)(found)
         except NotImplementedError:
             print(f"  {name:20}not written yet")
             continue
@@ -127,7 +133,7 @@ def steps(lab, evidence):
             continue
         if name == "diagnose":
             return True
-        print(f"  {name:20}{IN_MS[name](found) if name in IN_MS else _brief(found)}")
+        print(f"  {name:20}{told}")
     return False
 
 
