@@ -14,6 +14,7 @@ leaves its column empty. Tasks 2, 3, 5 and 7 fill it.
 """
 
 import argparse
+import bisect
 import itertools
 import json
 import sys
@@ -218,6 +219,19 @@ def bill(tokens, experts):
     ):
         step_s = experts.moe_step_s(tokens, 2000, ep_size, dp, busiest, *shape)
         yield f"  {name:28}{step_s * 1e3:6.2f} ms, busiest = {busiest:.2f}"
+    first, even = (overtakes(experts, busiest, *shape) for busiest in (uneven, 1.0))
+    yield f"attention-DP is shorter from {first:,} tokens on, with equal loads from {even:,}"
+
+
+def overtakes(experts, busiest, *shape):
+    """From how many tokens on attention-DP's step is shorter than TP's, found by halving."""
+
+    def is_shorter(tokens):
+        plans = (8, True, busiest), (1, False, 1.0)
+        dp_s, tp_s = (experts.moe_step_s(tokens, 2000, *plan, *shape) for plan in plans)
+        return dp_s < tp_s
+
+    return bisect.bisect_left(range(100_000), True, key=is_shorter)
 
 
 def captured(model):
