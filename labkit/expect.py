@@ -162,7 +162,7 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -
 
 def _fail(text, idea, part=""):
     __tracebackhide__ = True
-    hint = f" Look again at: {idea}." if idea else ""
+    hint = f" Look again at: {idea}{'' if idea.endswith('?') else '.'}" if idea else ""
     raise Unexpected(f"{text}{'' if text.endswith('?') else '.'}{hint}", part)
 
 
