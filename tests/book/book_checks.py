@@ -177,7 +177,7 @@ def shown_commands(markdown: str):
     """The commands of bash and console fences, without prompts, comments and output."""
     found = []
     for language, body in re.findall(r"(?ms)^ *```(bash|console)\n(.*?)^ *```", markdown):
-        for line in body.splitlines():
+        for line in re.sub(r"\\\n\s*", "", body).splitlines():  # a folded command is one
             if language == "console" and not line.lstrip().startswith("$ "):
                 continue
             command = re.sub(r"\s+#.*", "", line.strip().removeprefix("$ ")).strip()
