@@ -126,9 +126,9 @@ def _expect_close_array(actual, expected, atol, idea, part):
 def expect_equal(actual, expected, *, idea="", part="") -> None:
     """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1.
 
-    A list is as good as a tuple, a subclass as its base; a numpy scalar is its Python number. An
-    exception in the place of a value is said to have been raised. Where the type alone is wrong,
-    the sentence ends there: the idea is not what went wrong.
+    A list or an array is as good as a tuple, a subclass as its base; a numpy scalar is its Python
+    number. An exception in the place of a value is said to have been raised. Where the type alone
+    is wrong, the sentence ends there: the idea is not what went wrong.
     """
     __tracebackhide__ = True  # --pdb stops in the check
     difference = _difference(actual, expected, "")
@@ -137,7 +137,7 @@ def expect_equal(actual, expected, *, idea="", part="") -> None:
 
 
 class _TypeAlone(str):
-    """A difference of type between equal numbers."""
+    """A difference of type: between equal numbers, or of what holds them."""
 
 
 def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -> None:
@@ -154,7 +154,7 @@ def expect_error(kind, function, *arguments, mentions=(), idea="", **keywords) -
             text = f'raised {kind.__name__}("{error}"), which does not name {words}'
             _fail(text, idea)
     except Exception as error:
-        text = f"raised {type(error).__name__}: {error}; expected a {kind.__name__}"
+        text = f"raised {describe(error)}; expected a {kind.__name__}"
         _fail(text, idea)
     else:
         _fail(f"returned {describe(result)}, expected a {kind.__name__}", idea)
@@ -204,7 +204,7 @@ def describe(value):
     if value is None:
         return "None"
     if isinstance(value, Exception):
-        return f"{type(value).__name__}: {value}"
+        return ": ".join(filter(None, (type(value).__name__, str(value))))
     if is_array(value):
         masked = type(value).__name__ == "MaskedArray"
         return "a masked array" if masked else f"an array of shape {list(value.shape)}"
@@ -280,7 +280,9 @@ def _pattern(actual, expected, atol):
 def _difference(actual, expected, where):
     """A sentence about the first difference, or '' when there is none."""
     at = f" at {where}" if where else ""
-    if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
+    row = isinstance(expected, (list, tuple))
+    actual = actual.tolist() if row and is_array(actual) else actual
+    if row and isinstance(actual, (list, tuple)):
         return _difference_of_rows(actual, expected, where, at)
     if isinstance(expected, dict) and isinstance(actual, dict):
         if missing := [key for key in expected if key not in actual]:
@@ -300,8 +302,8 @@ def _difference(actual, expected, where):
         return ""
     verb = "raised" if isinstance(actual, Exception) else "returned"
     text = f"{verb} {describe(actual)}{at}, expected {describe(expected)}"
-    numbers_ = _is_number(actual) and _is_number(expected)
-    return _TypeAlone(text) if numbers_ and math.isclose(actual, expected) else text
+    equal = _is_number(actual) and _is_number(expected) and math.isclose(actual, expected)
+    return _TypeAlone(text) if equal or row and hasattr(actual, "__iter__") else text
 
 
 def _difference_of_rows(actual, expected, where, at):

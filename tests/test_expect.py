@@ -170,8 +170,11 @@ def test_a_subclass_is_as_good_as_its_base_but_true_is_not_one():
 
 def test_a_list_is_as_good_as_a_tuple_and_a_type_alone_brings_no_idea():
     expect_equal([1, (2, [3])], (1, [2, (3,)]))
+    expect_equal(np.array([64, 8192]), (64, 8192))
     said = sentence(expect_equal, 0.5, Fraction(1, 2), idea="count the ticks")
     assert said == "returned a float (0.5), expected a Fraction (Fraction(1, 2))."
+    said = sentence(expect_equal, {0: 3}, [3], idea="count the ticks")
+    assert said == "returned a dict ({0: 3}), expected a list ([3])."
     said = sentence(expect_equal, 0.25, Fraction(1, 2), idea="count the ticks")
     assert said.endswith("Look again at: count the ticks.")
 
@@ -200,6 +203,8 @@ def test_a_refusal_names_a_word_as_a_word():
     ):
         told = sentence(expect_error, ValueError, refuse, text, mentions=[word])
         assert f"does not name {str(word)!r}" in told
+    told = sentence(expect_error, ValueError, iter([]).__next__)
+    assert told == "raised StopIteration; expected a ValueError."
 
 
 def test_two_grids_are_drawn_with_the_first_difference_marked():
