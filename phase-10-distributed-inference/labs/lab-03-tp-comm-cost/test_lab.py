@@ -44,7 +44,7 @@ def test_step_messages__two_per_layer(lab):
     expect_equal(lab.step_messages(1, 1, 1, 1), (2, 1), idea=idea)
     chance = random.Random(1)
     for width in (1, 2, 4, 8):
-        layers, tokens, hidden = (chance.randint(2, most) for most in (99, 999, 9999))
+        layers, tokens, hidden = (chance.randint(2, most) for most in (999, 999, 9999))
         one_layer = [(tokens, hidden)] * 2  # the shapes of what is summed: attention, MLP
         payload = sum(width for _ in range(tokens)) * one_layer[0][1]
         expected = (sum(len(one_layer) for _ in range(layers)), payload)
@@ -252,7 +252,8 @@ def test_fastest_all_reduce__switches_with_the_payload(lab):
 def test_hierarchical_all_reduce_s__each_gpu_its_part(lab):
     """Across nodes each GPU reduces only its own part of the payload."""
     round_, *_, (c_s, *node), (_, *network) = rings()
-    drawn = product([(c_s, *node, *network)], CLUSTERS, payloads())
+    links = (c_s, *node, *network), (c_s, *network, *node)  # each hop once the slower one
+    drawn = product(links, CLUSTERS, payloads())
     ethernet = (*round_, 40 * us, 1.25e9)
     for ring, (nodes, gpus), payload in [(ethernet, (2, 8), MiB), *drawn]:
         c_s, *node = ring[:3]
@@ -264,7 +265,7 @@ def test_hierarchical_all_reduce_s__each_gpu_its_part(lab):
         if gpus == 1:
             idea = "one GPU per node: the plain ring across, with one c"
         if nodes == 1:
-            idea = "one node: the plain ring inside it, with one c"
+            idea = f"one node: the plain ring inside it, one c, exactly bytes/{gpus} per hop"
         result = lab.hierarchical_all_reduce_s(nodes, gpus, payload, c_s, *node, *network)
         close(result, expected, idea)
     # Measured on 4 x 8 B200: 22.2 ms. Stages in turn cost 25 ms; perfectly overlapped, 16.
@@ -296,6 +297,8 @@ def test_predict_all_reduce_s__takes_the_fastest_protocol(lab):
         result = lab.predict_all_reduce_s(num_ranks, payload, *ring)
         idea = "protocols are NCCL_PROTOCOLS unless they are given"
         close(result, fastest(num_ranks, payload, *ring, NCCL), idea)
+    result = lab.predict_all_reduce_s(MANY_RANKS, MiB, *ring)
+    close(result, fastest(MANY_RANKS, MiB, *ring, NCCL), "the least of all rows' rings")
 
 
 @pytest.mark.points(5)
@@ -303,7 +306,9 @@ def test_equation__holds_for_every_c_a_and_busbw(lab):
     """A measured point is one linear equation in c, a and 1/busbw."""
     units = ((1.0, 0.0, 1e30), (0.0, 1.0, 1e30), (0.0, 0.0, 1e-3))
     ideas = dict(zip(units, ("c", "a", "1 / busbw"), strict=True))
-    for num_ranks, payload, protocol in product((2, 3, 8), (0, 1000, 3e6), NCCL + MIDDLE + QUICK):
+    for num_ranks, payload, protocol in product(
+        (2, 3, 8, MANY_RANKS), (0, 1000, 3e6), NCCL + MIDDLE + QUICK
+    ):
         factor, part, fill = protocol
         for ring in (*units, *rings()):
             c_s, a_s, busbw = ring
@@ -328,7 +333,8 @@ def test_calibrate__returns_what_made_the_points(lab):
     several = "fit, let each point take its fastest protocol, and fit again"
     slower = random.Random(8).uniform(0.5, 2)
     easy = [*product(TRUTHS, CHOSEN)]
-    cases = [*product((LINE, MIDDLE, NCCL), [*easy, *STUBBORN]), *product((OTHERS,), easy)]
+    cases = [*product((LINE, MIDDLE, NCCL), [*easy, *STUBBORN])]
+    cases += product((OTHERS, MIDDLE + NCCL[::-1]), easy)  # where the last of four is taken, too
     for protocols, (truth, chosen) in cases:
         truth = (slower * truth[0], slower * truth[1], truth[2] / slower)
         points = [(p, size, fastest(p, size, *truth, protocols)) for p, size in chosen]
@@ -354,7 +360,7 @@ def test_calibrate__weighs_every_point_the_same(lab):
         sizes = [KiB, KiB, 64 * MiB, 512 * MiB] + [4 * KiB, MiB, 16 * MiB] * 12
         points = []
         for size in sizes[:count]:
-            ranks = chance.choice((2, 3, 4, 8)) if points else 2
+            ranks = chance.choice((2, 3, 4, 8, 96)) if points else 2
             noise = 1 + chance.uniform(-0.01, 0.01)
             points.append((ranks, size, noise * walk(ranks, size, *truth, rounds=2)))
         points[1] = (8, KiB, walk(8, KiB, *truth, rounds=2))
@@ -429,7 +435,7 @@ def test_step_s__has_two_roofs(lab):
     for ridge in (300, 150, 0.5, random.Random(15).randint(3, 40)):
         weights, memory, flops = machine(ridge) if ridge != 300 else (16e9, 1e12, 300e12)
         tokens_of_step = {1, 2, 7, 49, 64, int(ridge / 2) + 1, int(ridge) + 1, 10**6}
-        steps = product(some_ranks(), sorted(tokens_of_step), (2, 1, 4, 0.5))
+        steps = product((*some_ranks(), MANY_RANKS), sorted(tokens_of_step), (2, 1, 4, 0.5))
         for num_ranks, tokens, width in steps:
             reading = Fraction(weights) / num_ranks / Fraction(memory)
             arithmetic = Fraction(weights) / width * 2 * tokens / num_ranks / Fraction(flops)
@@ -442,9 +448,10 @@ def test_step_s__has_two_roofs(lab):
             )
             close(result, max(reading, arithmetic), idea, units=False)
     weights, memory, flops = machine()
-    for more in ({}, {"tokens": 7 * 10**8}, {"flops_per_s": memory}):
-        result = lab.step_s(weights, 2, memory, **more)
-        close(result, weights / 2 / memory, "without flops_per_s, reading is the only roof")
+    keywords = {}, {"tokens": 7 * 10**8}, {"flops_per_s": memory}
+    for size, more in product((weights, 0), keywords):
+        result = lab.step_s(size, 2, memory, **more)
+        close(result, size / 2 / memory, "without flops_per_s, reading is the only roof")
     # Printed rates of an H100: 295 tokens still wait for memory, 296 multiply.
     roofs = [lab.step_s(16e9, 1, 3.35e12, tokens, 989e12) for tokens in (1, 295, 296)]
     finite(*roofs)
@@ -469,7 +476,7 @@ def test_all_reduce_range_s__best_and_worst(lab):
         "worst_s": "worst: high c and a, low busbw",
     }
     assert len(ENDS) == len(ONE_WAY) == 10
-    for link, num_ranks, payload in product(ENDS, some_ranks(), payloads()):
+    for link, num_ranks, payload in product(ENDS, (*some_ranks(), MANY_RANKS), payloads()):
         best, worst = (walk(num_ranks, payload, *end, rounds=2) for end in ENDS[link])
         result = lab.all_reduce_range_s(link, num_ranks, payload)
         close_tuple(result, {"best_s": best, "worst_s": worst}, ideas)
@@ -495,10 +502,10 @@ def test_tensor_parallel_sides__paid_and_saved(lab):
         close_tuple(lab.tensor_parallel_sides(*work, tokens, flops), expected, idea)
         for more in ({}, {"tokens": 3**19}, {"flops_per_s": memory}) if tokens == 1 else ():
             close_tuple(lab.tensor_parallel_sides(*work, **more), expected, idea)
-    for tokens, width in product((1, 1000), (1, 4)):
-        alone = max(weights / memory, weights / width * 2 * tokens / flops)
-        work = (weights, memory, 2, 64, 0.0, tokens, flops)
-        expected = {"paid_s": 0.0, "saved_s": alone / 2}
+    for size, ranks, tokens, width in product((weights, 0), (2, MANY_RANKS), (1, 1000), (1, 4)):
+        alone = max(size / memory, size / width * 2 * tokens / flops)
+        work = (size, memory, ranks, 64, 0.0, tokens, flops)
+        expected = {"paid_s": 0.0, "saved_s": alone - alone / ranks}
         close_tuple(lab.tensor_parallel_sides(*work, element_bytes=width), expected, idea)
 
 

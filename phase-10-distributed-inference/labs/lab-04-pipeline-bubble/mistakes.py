@@ -53,8 +53,8 @@ p=0 gives a negative bubble; a caller's bug becomes a plausible number.
     require(p=p, m=m)  ->  pass
 
 grid_bubble__empty_is_zero
-a grid without cells has the bubble 0.
-Nothing ran, so nothing can be said; a broken generator would look perfect.
+what is no grid, without cells or with uneven rows, has a bubble all the same.
+No window is common to it, so nothing can be said; a broken generator would look perfect.
     require(grid=grid)  ->  pass
     len(grid) * len(grid[0])  ->  max(1, sum(map(len, grid)))
 
@@ -166,7 +166,7 @@ m is computed in floats, whose rounding the ceiling then makes a whole microbatc
     (p - 1) * (1 / Fraction(str(budget)) - 1)  ->  (p - 1) * (1 - budget) / budget
 
 min_microbatches__rounded_budget
-the budget is rounded to a nearby fraction with a smaller denominator.
+the budget is met only nearly: rounded to a simpler fraction, or with an epsilon.
 0.1 becomes 1/10, as it should, but 0.0015 becomes 1/667 and 1/1500 becomes 1/1000.
 Fraction(str(budget)) is the decimal as it is written.
     Fraction(str(budget))  ->  Fraction(budget).limit_denominator(1000)
@@ -469,6 +469,12 @@ A step ends when the rank with the longest span ends; ranks that are done earlie
 less, do not shorten it.
     span = max  ->  span = sum
     work = max  ->  work = sum
+
+span_bubble__work_of_the_longest_span
+the work is that of the rank with the longest span, and not the most of any rank.
+With it a rank that starts early and ends late, and pauses, hides that another worked all along.
+    work = max(len(ticks) for ticks in busy)
+    ->  work = max((ticks[-1] - ticks[0], len(ticks)) for ticks in busy if ticks)[1]
 
 span_bubble__longest_pause_of_a_rank
 each rank's pauses are divided by its own span, and the worst rank counts.

@@ -56,7 +56,7 @@ def schedule_grid(p, m):
 
 
 def grid_bubble(grid):
-    """Idle cells over all cells of any grid, as an exact Fraction: the bubble of the common window.
+    """Idle cells (None) over all cells of any grid, an exact Fraction: the common window's bubble.
 
     ValueError for a grid without cells or with rows of different lengths.
     """
@@ -149,7 +149,7 @@ def plan_bill(
     Ranks fill the nodes in order and tp_size neighbours form a stage. A layer all-reduces twice, by
     lab 03's ring, reduce-scatter and all-gather, through its ranks in order and back to the first:
     in each step every rank sends the next one an equal part of the activation. A boundary between
-    stages hands on one activation, each TP rank its share of it.
+    stages hands on one activation, each TP rank its share of it. A whole Fraction may be an int.
       num_nodes             nodes the plan occupies
       bubble                Fraction, of m microbatches
       activation_bytes      one [tokens, hidden_size] activation: all-reduce payload and hand-over
