@@ -63,6 +63,11 @@ a batch of one is taken for no batch.
 x [1, tokens, in] gives [1, tokens, out]: all dimensions stay but the last one.
     outputs = shards(  ->  x = x[0] if x.shape[:-2] == (1,) else x; outputs = shards(
 
+column_parallel__takes_a_square_W_as_it_stands_on_one_rank
+one rank multiplies by a square W as it stands.
+Both shapes fit and nothing complains; the layout stays [out, in].
+    W[mine].T  ->  (W if num_ranks == 1 and W.shape[0] == W.shape[1] else W[mine].T)
+
 column_parallel__stacks_the_blocks_on_the_tokens
 the blocks are concatenated along the tokens.
 Every rank has all tokens and some outputs: the blocks stand side by side along the outputs.
@@ -140,6 +145,16 @@ mlp_tp__leaves_out_relu
 relu is left out.
 Without it the two layers are one matrix product.
     np.maximum(x @ W1[:, mine], 0.0)  ->  x @ W1[:, mine]
+
+mlp_tp__transposes_a_square_W2
+a square W2 is transposed, as a linear layer's weight is.
+The MLP has the paper's layout, W2 [hidden, out]; where both shapes fit, nothing complains.
+    W2[mine]  ->  (W2.T if W2.shape[0] == W2.shape[1] else W2)[mine]
+
+mlp_tp__drops_small_hidden_units
+hidden units below a millionth are taken for zero.
+relu is zero below zero and nowhere else.
+    np.maximum(x @ W1[:, mine], 0.0)  ->  np.where((h := x @ W1[:, mine]) > 1e-6, h, 0.0)
 
 mlp_tp__reduces_twice
 the partial sums of the second layer are reduced twice.
@@ -258,6 +273,11 @@ the sum over the ranks is divided by their number.
 The ranks hold other heads, not samples of the same one: their outputs add.
     @ Wo.T)  ->  @ Wo.T) / group.size
 
+attention_rank__adds_x
+x is added to the block's output, where its shape allows.
+The residual connection is added once, by the layer that calls this.
+    @ Wo.T)  ->  @ Wo.T) + (x if x.shape[1] == len(Wo) else 0.0)
+
 attention_rank__splits_the_heads_across_dimensions
 the projections are reshaped to [tokens, head_dim, heads].
 A head's entries are neighbours in Wq's rows: [tokens, heads, head_dim].
@@ -282,6 +302,16 @@ embedding_rank__clips_the_token_ids
 tokens of other ranks are looked up at the nearest row, and added.
 Clipping avoids the index error and nothing else: their rows must become zeros.
     np.where(owned[:, None], rows, 0.0)  ->  E[np.clip(local, 0, len(E) - 1)]
+
+embedding_rank__brings_almost_zeros
+tiny numbers stand for other ranks' tokens, not zeros.
+They vanish beside rows of usual size only; zeros cost nothing more.
+    0.0)  ->  1e-30)
+
+embedding_rank__counts_tokens_in_8_bits
+token ids are taken for numbers of 8 bits.
+A vocabulary has more than 128 tokens: the ids wrap around.
+    token_ids - group  ->  token_ids.astype(np.int8).astype(int) - group
 
 embedding_rank__loses_the_last_row_of_each_rank
 the last token of each rank's range is taken for somebody else's.
@@ -327,6 +357,11 @@ That is one addend of each output. The tokens must come together first, and the 
     group.all_gather(x, axis=0)  ->  x
     group.reduce_scatter(np.maximum(whole @ W1, 0.0) @ W2, axis=0)
     ->  np.maximum(whole @ W1, 0.0) @ W2
+
+mlp_sp_rank__transposes_a_square_W1
+a rank's square part of W1 is transposed, as a linear layer's weight is.
+The MLP has the paper's layout, W1 [in, hidden].
+    whole @ W1  ->  whole @ (W1.T if W1.shape[0] == W1.shape[1] else W1)
 
 mlp_sp_rank__scatters_the_features
 the sum is split by outputs instead of tokens.

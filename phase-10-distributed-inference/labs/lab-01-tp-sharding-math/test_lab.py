@@ -155,7 +155,10 @@ def test_row_parallel__refuses_an_uneven_split(lab):
 @pytest.mark.waits_for(SHARDS)
 def test_mlp_tp__equals_the_dense_mlp(lab):
     """mlp_tp equals relu(x @ W1) @ W2 for 1, 2, 3, 4 and 8 ranks"""
-    idea = "relu acts on the hidden units, before W2; only the partial sums of W2 are added"
+    idea = (
+        "hidden unit j is column j of W1 and row j of W2, on one rank; relu acts on it, before W2; "
+        "only the partial sums of W2 are added"
+    )
     expect_layer(lab.mlp_tp, dense_mlp, mlps(), idea, split="hidden units")
 
 
@@ -245,12 +248,13 @@ def test_attention_rank__equals_the_unsharded_block(lab):
     idea = "Wo's columns follow the rank's heads, so its product is one addend of every output"
     draw, shapes = numbers(), heads()
     cases = [(*shape, 1, 1) if shape[-1] == 1 else (*shape, 5, 7) for shape in shapes]
-    cases += [cases[0], (2, 2, 1, 70, 2)]  # its shapes with other numbers; a long prompt
+    # its shapes with other numbers; all as wide as x, as in a real model; a long prompt
+    cases += [cases[0], (8, 2, 3, 5, IN), (2, 2, 1, 70, 2)]
     returned = []
     for num_heads, num_kv_heads, head_dim, tokens, outputs in cases:
         x = draw(tokens, IN)
         *weights, Wo = attention_weights(draw, num_heads, num_kv_heads, head_dim)
-        weights = (*weights, Wo[:outputs])
+        weights = (*weights, draw(outputs, Wo.shape[1]))
         expected = dense_attention(x, *weights, num_heads, num_kv_heads)
         for num_ranks in legal_sizes(num_heads, num_kv_heads, [], max(GROUPS)):
             held = attention_arguments(x, weights, num_heads, num_kv_heads, num_ranks)
@@ -420,6 +424,7 @@ def linear_layers():
             yield draw(5, few), draw(many, few), num_ranks
         yield draw(2, 5, many), draw(few, many), num_ranks
         yield np.zeros((1, few)), draw(few, few), num_ranks
+        yield draw(2, few), draw(few, few), num_ranks  # the transpose fits as well
         yield 300 * draw(1, num_ranks), draw(num_ranks, num_ranks), num_ranks  # one per rank
     for num_ranks, leading in MORE_RANKS.items():
         yield draw(*leading, num_ranks), draw(2 * num_ranks, num_ranks), num_ranks
@@ -435,6 +440,8 @@ def mlps():
         # one token, one output, one unit per rank; large numbers, and none above zero
         yield 100 * draw(1, num_ranks), draw(num_ranks, num_ranks), draw(num_ranks, 1), num_ranks
         yield np.ones((2, 3)), -np.ones((3, num_ranks)), draw(num_ranks, 2), num_ranks
+        # the transposes fit as well; small hidden units, which count
+        yield 2.0**-60 * draw(2, few), draw(few, few), 2.0**60 * draw(few, few), num_ranks
     for num_ranks, leading in MORE_RANKS.items():
         yield draw(*leading, 3), draw(3, 2 * num_ranks), draw(2 * num_ranks, 2), num_ranks
 
@@ -446,6 +453,8 @@ def sequence_mlps():
         for _ in range(2):
             yield draw(tokens, few), draw(few, hidden), draw(hidden, many), num_ranks
         yield 300 * draw(num_ranks, 1), draw(1, num_ranks), draw(num_ranks, 1), num_ranks
+        # a rank's weights are square
+        yield draw(tokens, 2), draw(2, 2 * num_ranks), draw(2 * num_ranks, 2), num_ranks
 
 
 def embeddings():
@@ -464,10 +473,10 @@ def lone_tokens():
     for num_ranks in GROUPS:
         vocab = sizes(num_ranks)[0]
         E = np.full((vocab, 6 + num_ranks), 1e200)
-        E[-1] = draw(6 + num_ranks)
+        E[-1] = 1e-36 * draw(6 + num_ranks)  # nothing but zeros can be added to these
         yield E, np.array([vocab - 1]), num_ranks
-        few = draw(vocab, 2)  # tokens that stand there twice, all of them of the last rank
-        yield few, np.array([vocab - 1, vocab - 2, vocab - 1]), num_ranks
+        last = 90 * num_ranks - 1  # tokens that stand there twice, all of them of the last rank
+        yield draw(last + 1, 2), np.array([last, last - 1, last]), num_ranks
         yield draw(num_ranks, 1), np.array([0]), num_ranks  # one row per rank, of one number
 
 
@@ -757,7 +766,7 @@ def expect_rows(rows, rank, E, token_ids, num_ranks):
     if same(rows, expected, 0.0):
         return
     part, idea = f" on rank {rank}", "one row per token, as wide as E"
-    if same(rows, expected, 1e-5 * np.abs(expected).max(initial=0.0)):
+    if same(rows, expected.astype(np.float32), 0.0):
         idea = PRECISION
     elif type(rows) is np.ndarray and rows.shape == expected.shape:
         place = int(np.argwhere(~(rows == expected).all(axis=1))[0, 0])
