@@ -178,6 +178,11 @@ Fifty experts of 44 MB are more than 2**31 bytes: the product wraps around.
     minlength=num_ranks) * expert_bytes
     ->  minlength=num_ranks).astype(np.int32) * np.array(expert_bytes).astype(np.int32)
 
+touched_bytes__divides_in_floats
+each rank's part is a product of floats, rounded down.
+7 / 5 is a little less than 1.4: times 45 bytes that is 62, not 63. Multiply whole numbers first.
+    len(touched) * expert_bytes // num_ranks  ->  int(len(touched) / num_ranks * expert_bytes)
+
 touched_bytes__divides_what_is_dealt
 the dealt-out experts are divided over the ranks as if they were sliced.
 An expert that is dealt out is read whole by its own rank, and by nobody else.
@@ -242,6 +247,12 @@ tokens_for_ranks__sends_everything
 every rank is sent every token.
 That is what an all-gather does; an all-to-all may send only what is needed.
     (placement[ids] == rank).any(axis=1)  ->  np.ones(len(ids))
+
+tokens_for_ranks__makes_floats_of_nothing
+an array is made from an empty list, where a rank must see no token.
+np.array([]) holds floats, and no array can be indexed by it.
+    np.flatnonzero((placement[ids] == rank).any(axis=1))
+    ->  np.array([t for t in range(len(ids)) if rank in placement[ids[t]]])
 
 tokens_for_ranks__takes_ids_for_ranks
 expert ids are compared with rank numbers.
@@ -551,6 +562,11 @@ a small number is added to the sum, so that no division by zero happens.
 It moves every result a little. Only where all parts are empty is there nothing to divide by.
     np.where(total > 0, total, 1.0)  ->  (total + 1e-12)
 
+join__drops_what_weighs_little
+a part that weighs less than a billionth is left out.
+Its output may be as large as it likes: over all positions means over these too.
+    total = shares.sum(axis=0)  ->  shares[shares < 1e-9] = 0.0; total = shares.sum(axis=0)
+
 join__averages
 the parts are averaged.
 A part with large scores counts more than one with small ones, and an empty part nothing.
@@ -684,6 +700,11 @@ every choice is taken for another expert.
 Tokens choose the same ones: with enough of them all experts are touched, and no more.
     num_experts * (1 - (1 - top_k / num_experts) ** tokens)
     ->  min(top_k * tokens, num_experts) * 1.0
+
+expected_experts__touches_all_without_a_token
+all experts are touched where a token chooses all, even by no token.
+Nobody chose them.
+    return num_experts  ->  return num_experts if top_k == num_experts else num_experts
 
 expected_experts__forgets_top_k
 a token is taken to choose one expert.

@@ -124,7 +124,7 @@ def gathered_rank(x, ids, weights, W1, W2, placement, sizes, group):
 
 
 def tokens_for_ranks(ids, placement, num_ranks):
-    """Return a list with one array per rank: which tokens it must see, ascending, each once.
+    """Return a list with one integer array per rank: which tokens it must see, ascending, once.
 
     A rank must see a token that chose one of its experts, or several of them.
     """

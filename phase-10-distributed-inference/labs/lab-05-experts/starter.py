@@ -1,4 +1,4 @@
-# lab-05 starter: write where NotImplementedError stands. [f93543491446]
+# lab-05 starter: write where NotImplementedError stands. [e77e22233774]
 """Lab 05: experts and latent attention, as a rank runs them.
 
 In a sparse layer each token passes through top_k of many experts. Attention with a latent cache
@@ -119,7 +119,7 @@ def gathered_rank(x, ids, weights, W1, W2, placement, sizes, group):
 
 
 def tokens_for_ranks(ids, placement, num_ranks):
-    """Return a list with one array per rank: which tokens it must see, ascending, each once.
+    """Return a list with one integer array per rank: which tokens it must see, ascending, once.
 
     A rank must see a token that chose one of its experts, or several of them.
     """
