@@ -75,7 +75,8 @@ def dispatch():
         "Small messages go one-shot, larger ones two-shot; the ring pays for its hops. "
         f"Eight H100s in lab 03's model: a kernel of {kernel_s * 1e6:.2f} µs as measured with "
         "vLLM's, the ring's constants as fitted below. Two-shot is charged two whole kernels, so "
-        "in an engine the crossing lies further left than the dot, which is this model's."
+        "in an engine the crossing lies further left than the dot, which is this model's. "
+        "Your code draws it after tasks 3 and 4."
     )
     return plot.figure(alt, caption)
 

@@ -42,3 +42,6 @@ a_prompt_makes_as_many = (
     == lab02.collectives_per_step(model("llama-3.1-8b"), 2, 1, 1)["all_reduces"]
     == 65
 )
+meetings_are_short = 0.05 < meeting / reading < 0.2
+heads_are_copied = lab02.kv_heads_per_rank(8, 16) == lab02.kv_heads_per_rank(8, 8) == 1
+scores_are_half = 0.4 < scores / added < 0.6

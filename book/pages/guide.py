@@ -46,3 +46,4 @@ one_more_for_the_embedding = (
     lab02.collectives_per_step(small, 2, 1, 1)["all_reduces"] == messages + 1
 )
 smaller_with_users = [names.index(n) for n in best] == sorted(names.index(n) for n in best)
+turns_with_users = ahead[8] > 1.9 and ahead[1024] < 0.7

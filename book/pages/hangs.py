@@ -46,3 +46,5 @@ def well_but_waiting(run):
 
 # What the page says, held.
 healthy_though_dead = dead["ranks"][1]["exit"] == -9 and dead["server"]["health"] == [200, 200]
+a_survivor_is_named = found["6"]["where"] == [0] and address["ranks"][1]["exit"] == 1
+idle_in_vllm = found["17"]["cause"] == "idle" and lab06.who_is_missing(hung)[1] == "behind"

@@ -191,3 +191,11 @@ start_ups_name_them = all(
     for c in ("replicas", "copied-heads")
 )
 causes_documented = set(causes) == {answer["cause"] for answer in known.values()} == documented
+fast_alone = alone_s > 1.15 * pair_s and silent
+neighbour_found = (
+    said["cause"] == "busy-neighbour"
+    and said["where"] == known[number_of("busy-neighbour")]["where"]
+)
+exposed_is_found = exposed["cause"] == "no-overlap" and exposed["cost"] > 0.05
+tails_apart = 1.6 < slowest_ratio and 2.4 < tail_ratio
+transfer_as_always = abs(moving / usual_moving - 1) < 0.1

@@ -51,3 +51,4 @@ phi_needs_padding = (
 )
 powers_of_two = lab01.legal_tp_sizes(32, 8, [14336]) == [1, 2, 4, 8, 16, 32]
 differs_in_words = "is another than one machine writes" in babble()
+refuses_another_width = refused(np.ones((5, 12)), np.ones((7, 12)), lab01.shards("in", 12, 4)[0])

@@ -50,3 +50,4 @@ def recorded_and_unwritten():
 
 # What the page says, held.
 verdicts = "verdict: consistent" in verdict("7.5122") and "an even share" in verdict("7.4944")
+beyond_is_alike = abs(sum(beyond.values()) / sum(beyond8.values()) - 1) < 0.02

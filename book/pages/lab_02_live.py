@@ -49,3 +49,6 @@ to_the_byte = (
 )
 nine_in_each_step = all(s["all_reduce"] == [9, 18432] for s in rank["steps_together"][1:])
 fails_late = 28 % 8 and lab02.kv_heads_per_rank(4, 4) == 1
+token_for_token = all(
+    r["tokens_together"] == one["ranks"][0]["tokens_together"] for r in two["ranks"]
+)

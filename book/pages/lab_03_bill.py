@@ -42,7 +42,6 @@ rdma16 = step(tp=16, nodes=2, network="400 GbE")
 nccl_s = messages * fact("ncc0049") * 1e-6
 rest_s = box8["typical"] - box8["terms"]["messages"]
 engine_share = box8["terms"]["messages"] / box8["typical"]
-engine_us = box8["terms"]["messages"] / messages * 1e6
 nccl_share = nccl_s / (nccl_s + rest_s)
 of_one, of_floor = nccl_s / (nccl_s + one_gpu), nccl_s / (nccl_s + own)
 pauses = sum(box8["terms"][name] for name in ("gaps", "host", "waits"))
@@ -73,8 +72,7 @@ share_rows = [
     ["messages + an eighth of it", f"{of_floor:.0%}", "how far the split itself can still go"],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
     [
-        f"the same step, by the engine's own kernel (the planner's {engine_us:.1f} µs; one table "
-        f"measured {fact('cus0239'):.1f}), as drawn below",
+        "the same step, by the engine's own kernel, as drawn below",
         f"{engine_share:.0%}",
         "what is left of it in an engine",
     ],
@@ -127,3 +125,10 @@ all_inside = len(off) == 22 and all(
 large_batches_bear_it = gains[1] > 3 and large[0] > W / h100
 the_same_loss = all(1.4e-3 < s < 1.7e-3 for s in lost_s.values())
 rdma_wins_tcp_loses = verdicts[1:3] == ("yes", "no") and wins[1:3] == (True, False)
+two_and_a_half = 2.4 < ether16["typical"] / box8["typical"] < 2.6
+nearly_six = 5.5 < ether16["floor"] / box8["floor"] < 6
+second_box_loses = rdma16["floor"] > box8["floor"] and rdma16["typical"] > box8["typical"]
+large_affords_it = (
+    sides["qwen2.5-72b"][0] < sides["qwen2.5-72b"][1]
+    and sides["llama-3.1-8b"][0] > sides["llama-3.1-8b"][1]
+)

@@ -144,9 +144,19 @@ def rates_with(name, gpu, gpus, prompt, output, clients):
 
 rates_in = {case: rates_with(*case) for case in itertools.product(*axes.values())}
 best_of = {c: max(found, key=found.get, default="does not fit") for c, found in rates_in.items()}
+tied = {
+    case: sum(figures.times.tie(rate, max(found.values())) for rate in found.values()) > 1
+    for case, found in rates_in.items()
+}
 rates_of = {case: max(found.values()) for case, found in rates_in.items() if found}
+
+
+def named(*case):
+    return best_of[case] + " (a tie)" * tied[case]
+
+
 table_rows = [
-    [n, *(best_of[n, "H100", g, 2000, 500, 64] for g in axes["gpus"])] for n in axes["model"]
+    [n, *(named(n, "H100", g, 2000, 500, 64) for g in axes["gpus"])] for n in axes["model"]
 ]
 turned = [
     case
@@ -166,11 +176,12 @@ def one_of_each(first, second):
     def case(name, gpu, gpus, prompt, output):
         return f"{name} on {gpus} × {gpu}, {prompt:,} tokens in and {output} out"
 
-    best = ", ".join(f"{n}: {best_of[*first[:-1], n]}" for n in axes["clients"])
+    best = ", ".join(f"{n}: {named(*first[:-1], n)}" for n in axes["clients"])
     more = (*second[:2], 2 * second[2], *second[3:])
     rates = f"{rates_of[second]:,.0f} tokens/s become {rates_of[more]:,.0f}"
     return (
-        f"{case(*first[:-1])}, by the number of clients: {best}. {case(*second[:-1])}, "
+        f"{case(*first[:-1])}, by the number of clients: {best} (EP16: experts dealt out over 16 "
+        f"GPUs). {case(*second[:-1])}, "
         f"{second[-1]} clients: with twice as many GPUs {rates}."
     )
 
@@ -252,3 +263,6 @@ slots_fit = best_plan.slots == 2 * int(
 sixteen_is_absurd = (
     rates["TP16"] < 0.2 * rates[best_plan.name] and by_name["TP16"].times["ttft_s"][1] > 10
 )
+still_wrong = 0.7 < by_rdma["TP16"] / by_rdma[best_plan.name] < 0.8
+breaks_at_worst = best_plan.times["ttft_s"][2] > TTFT_S and best_plan.times["tpot_s"][2] > TPOT_S
+all_constants_told = set(meaning) == set(hardware.CONSTANTS) and len(meaning) == 13

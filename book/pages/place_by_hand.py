@@ -218,3 +218,4 @@ rate_rows = [
     for name, found in rates.items()
 ]
 rate_table = table(["tokens/s", "64 clients", "256 clients"], rate_rows, "lrr")
+one_node_is_out = node.experts_bytes > load.utilization * MIB * 2**20

@@ -89,3 +89,4 @@ about_a_second = 40 < cache_bytes / 1e9 < 45 and 0.7 < at_end < 1.2
 layer_by_layer_hides = sent("400 GbE", True) < sent("400 GbE", False) / 5
 about_as_much = 0.5 < gain_16 / (2 * prefill_s) < 1.5
 pays_when_crowded = crowded["first_pool"] and one_pool_tpot(48, 200) > 1.2 * crowded["tpot_s"]
+two_win_here = planned["first_pool"] and planned["tpot_s"] < 0.8 * planned["together"]["tpot_s"]

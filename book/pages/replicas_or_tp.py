@@ -42,3 +42,7 @@ lead_goes = abs(lead[192] - 1) < 0.03 and lead[256] < 1 and lead[384] < 0.95 and
 
 def message_s(link):
     return lab03.all_reduce_range_s(link, 2, 64 * 8192)
+
+
+# What the page says, held.
+between_the_links = message_s("NVLink 4")[1] < bound < message_s("10 GbE")[0]
