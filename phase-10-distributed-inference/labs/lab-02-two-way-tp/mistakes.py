@@ -156,7 +156,7 @@ A stage caches its own layers; so pipeline parallelism frees as much room as ten
     stage_layers(model["num_layers"], pp_size)[pp_rank]  ->  model["num_layers"]
 
 kv_bytes_per_token__same_layers_on_every_stage
-every stage is taken to hold as few layers as the smallest.
+every stage is taken to hold as few layers as the last, which has the fewest.
 Five layers on two stages are three and two; the first stage's cache is half as big again.
     stage_layers(model["num_layers"], pp_size)[pp_rank]  ->  model["num_layers"] // pp_size
 

@@ -232,6 +232,7 @@ def test_kv_capacity__as_each_version_counts_it(lab):
                 (16 * MIB, 4096, 16, 4096),  # a request is whole blocks
                 (3000, 1000, 1, 1),
                 (32_000, 1000, 16, 40),  # two blocks of the three that a request takes
+                (16_000, 1000, 16, 40),  # exactly one
                 (15_999.7, 1000, 16, 64),  # no block at all, though almost one
                 (0, 1000, 16, 64),
             ]:
@@ -353,6 +354,7 @@ def test_which_split__finds_the_split_that_was_applied(lab):
     cases = [
         *[(llama, gib, 2, 1) for gib in (7.4829, 14.9595, 7.4797, 4.1, 1.3e9)],
         *[(llama, gib, 2, 2) for gib in (3.7417, 7.4829, 7.4797, 14.9595)],
+        *[(llama, gib, 1, 1) for gib in (7.4829, 14.9595)],  # one candidate may be far off
         *[(llama, 7.4829 * off, 2, 1) for off in (0.9535, 1.049, 1.0535, 0.949)],
         *[(wide, total / GIB, 2, 2) for total in (asked, whole, half_way, beyond)],
         (deep, half / GIB, 2, 2),
