@@ -521,7 +521,8 @@ def _still_rank(chance, collectives, doing, rank):
     ended_s = round(chance.uniform(30, 69), 3) if dead else None
     gone = [dead and ended_s < look_s for look_s in LOOKS_S]
     waits = {"lock": "file_baton.py:wait", "collective": "distributed_c10d.py:all_reduce"}
-    stacks = [[waits.get(doing, "queue.py:get"), "serve.py:main"] for _ in range(2)]
+    outer = ["file_baton.py:release"] * (doing == "raised")  # which is no wait, and not innermost
+    stacks = [[waits.get(doing, "queue.py:get"), *outer, "serve.py:main"] for _ in range(2)]
     if chance.random() < 0.2:
         stacks[0] = ["file_baton.py:wait", "serve.py:main"]  # it had to wait, and got the lock
     log = [f"rank {rank}: {chance.choice(HARMLESS)}"]
