@@ -312,6 +312,11 @@ The slow rank's own mean may be the second: who was stopped once for long has a 
     longest = max(us for other, us in enumerate(means) if other != rank)
     ->  longest = sorted(means)[-2]
 
+look_at_ranks__never_below_zero
+a cost below 0 is taken for none.
+It is a difference of two means, and another rank may have been stopped for long.
+    (means[rank] - longest)  ->  max(0, means[rank] - longest)
+
 look_at_ranks__of_the_computing
 the cost is a part of the slow rank's computing.
 What users feel is the step: waiting and transfer are in it.
