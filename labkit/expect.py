@@ -281,7 +281,8 @@ def _difference(actual, expected, where):
     """A sentence about the first difference, or '' when there is none."""
     at = f" at {where}" if where else ""
     row = isinstance(expected, (list, tuple))
-    actual = actual.tolist() if row and is_array(actual) else actual
+    if row and is_array(actual) and actual.shape[:1] == (len(expected),):
+        actual = list(actual)  # row by row: a hand-in's array may have millions that are empty
     if row and isinstance(actual, (list, tuple)):
         return _difference_of_rows(actual, expected, where, at)
     if isinstance(expected, dict) and isinstance(actual, dict):
