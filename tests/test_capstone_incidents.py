@@ -97,9 +97,7 @@ def test_a_wrong_diagnosis_is_told_so(capsys, monkeypatch):
     wrong = {"cause": "slow-rank", "where": 1, "cost": 0.5, "numbers": {}}
     monkeypatch.setattr(lab, "diagnose", lambda evidence: wrong)
     program.say(lab, program.load(11), program.answers()[11])
-    assert (
-        "it was something else: {'cause': 'slow-link', 'where': 'link'}" in capsys.readouterr().out
-    )
+    assert "  it was something else\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", sorted(program.answers()))

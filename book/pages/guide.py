@@ -47,3 +47,4 @@ one_more_for_the_embedding = (
 )
 smaller_with_users = [names.index(n) for n in best] == sorted(names.index(n) for n in best)
 turns_with_users = ahead[8] > 1.9 and ahead[1024] < 0.7
+cache_exceeds_weights = 1 < kv_long / W8 < 1.1

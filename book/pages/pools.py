@@ -90,3 +90,4 @@ layer_by_layer_hides = sent("400 GbE", True) < sent("400 GbE", False) / 5
 about_as_much = 0.5 < gain_16 / (2 * prefill_s) < 1.5
 pays_when_crowded = crowded["first_pool"] and one_pool_tpot(48, 200) > 1.2 * crowded["tpot_s"]
 two_win_here = planned["first_pool"] and planned["tpot_s"] < 0.8 * planned["together"]["tpot_s"]
+as_long_as_some_steps = 5 < prefill_s / step_s < 40

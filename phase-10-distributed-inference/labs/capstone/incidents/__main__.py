@@ -94,8 +94,8 @@ STEPS = {  # by the key of the evidence: the functions on the way to its diagnos
     "spans": "share_waited look_at_overlap",
     "microbatches": "stage_times look_at_stages",
     "stages": "requests_in_flight look_at_requests look_at_start_up",
-    "ranks": "decompose used_by_others slowest_rank look_at_ranks decode_transfer look_at_link "
-    "look_at_start_up",
+    "ranks": "decompose used_by_others slowest_rank look_at_ranks decode_transfer link_line "
+    "look_at_link look_at_start_up",
 }
 
 
@@ -106,6 +106,7 @@ IN_MS = {
         f"transfers {_ms([statistics.median(map(sum, found['transfer_us']))])} ms"
     ),
     "stage_times": lambda found: f"busy {_ms(found[0])} ms, period {_ms(found[1:])} ms",
+    "link_line": lambda found: f"latency {found[0]:.0f} us, {found[1] / 1e9:.3g} GB/s",
     "decode_transfer": lambda found: f"median {_ms(found[:1])} ms, tail {_ms(found[1:])} ms",
 }
 
@@ -119,11 +120,15 @@ def steps(lab, evidence):
     kind = next(key for key in STEPS if key in evidence)
     for name in [*STEPS[kind].split(), "diagnose"]:
         direct = name in ("share_waited", "stage_times")
-        if name in ("decode_transfer", "look_at_link") and not look.has_collectives(evidence):
+        of_link = name in ("decode_transfer", "link_line", "look_at_link")
+        if of_link and not look.has_collectives(evidence):
             print(f"  {name:20}does not apply: these ranks make no collectives")
             continue
         try:
-            found = getattr(lab, name)(evidence[kind] if direct else evidence)
+            asked = evidence[kind] if direct else evidence
+            if name == "link_line":
+                asked = lab.all_reduces(evidence)
+            found = getattr(lab, name)(asked)
             told = "" if name == "diagnose" else IN_MS.get(name, _brief)(found)
         except NotImplementedError:
             print(f"  {name:20}not written yet")
@@ -189,7 +194,7 @@ def say(lab, evidence, answer, live=False):
     if live and found["cause"] == "disturbed" != done["cause"]:
         print("  others used the machine: run it again when it is quiet, to see what was done")
     elif told != done:
-        print(f"  it was something else: {done}")
+        print("  it was something else")
     else:
         print("  right: so it was done" + next_stage(evidence, done))
 
