@@ -196,10 +196,10 @@ rest_ms = {name: 1e3 * sum(c.terms[term] for term in terms) for name, terms in n
 step_ms, token_ms = 1e3 * c.terms["total"], 1e3 * c.times["tpot_s"][1]
 apart_ms = abs(gathering.times["tpot_s"][1] * 1e3 - token_ms)
 closing = (
-    f"A step takes {c.terms['weights, arithmetic'] * 1e3:.1f} ms for weights and arithmetic, "
-    f"{c.terms['cache'] * 1e3:.1f} for the cache and {c.terms['messages'] * 1e3:.1f} for messages; "
-    + ", ".join(f"{name} {ms:.1f}" for name, ms in rest_ms.items())
-    + f": {step_ms:.1f} ms. With the others' prompts a token takes {token_ms:.1f}, which makes "
+    f"A step takes {c.terms['weights, arithmetic'] * 1e3:.2f} ms for weights and arithmetic, "
+    f"{c.terms['cache'] * 1e3:.2f} for the cache and {c.terms['messages'] * 1e3:.2f} for messages; "
+    + ", ".join(f"{name} {ms:.2f}" for name, ms in rest_ms.items())
+    + f": {step_ms:.2f} ms. With the others' prompts a token takes {token_ms:.1f}, which makes "
     f"{rates['EP16 DeepEP'][1]:,.0f} tokens a second for 256 clients. The two ways differ in "
     f"{apart_ms:.1f} ms of that."
 )
