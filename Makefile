@@ -45,6 +45,7 @@ WHICH = $(shell echo "$(LAB)" | tr A-Z a-z)
 
 .PHONY: lab
 lab: $(VENV)/.group-labs ## grade your starter of one lab: make lab LAB=01
+	$(if $(LAB),,$(error name the lab: make lab LAB=01; make labs grades all of them))
 	@LAB_IMPL=starter $(PY) -m pytest $(or $(filter cap%,$(WHICH)),lab-$(WHICH:lab-%=%)) --open-tasks-ok || test $$? = 1
 
 .PHONY: watch

@@ -147,7 +147,9 @@ def settle(cases, unreached=()) -> list[dict]:
         blocking = [name for name in claim["waits_for"] if name in claims and name not in passed]
         needs = claim.get("needs")
         if claim["outcome"] == "failed" and needs and not blocking and not claim["broken"]:
-            claim["message"] += f" (It also needs {', '.join(needs)}, which does not pass.)"
+            told = claim["message"].partition(" Look again at: ")[0]
+            which = "which does not pass; write that first"
+            claim.update(message=f"it needs {', '.join(needs)}, {which}. ({told})", hint="")
         if claim["outcome"] == "failed" and blocking and not claim["broken"]:
             text = claims[blocking[0]]["text"]
             claim.update(

@@ -263,7 +263,8 @@ class Screen:
         if claim["printed"]:
             self._sentence("Your code printed:", cyan=True)
             for line in claim["printed"].splitlines():
-                self.out.write_line(" " * 15 + line[: WIDTH - 15])
+                more = "…" * (len(line) > WIDTH - 15)
+                self.out.write_line(" " * 15 + line[: WIDTH - 15 - len(more)] + more)
 
     def _line(self, outcome, points, text):
         word, look = LOOK[outcome]
@@ -290,7 +291,8 @@ class Screen:
         if claim is not None:
             tasks = tasks_of(self.lab)
             unwritten = UNWRITTEN.search(claim["message"])
-            if task := tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"]):
+            first = (claim.get("needs") or [claim["function"]])[0]
+            if task := tasks.get(unwritten and unwritten[1]) or tasks.get(first):
                 yield from self._proper(task)
                 yield self._next_task(task)
             return

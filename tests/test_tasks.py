@@ -74,7 +74,9 @@ def test_a_failure_names_what_it_needs_and_was_not_selected():
     failed = case("test_mlp__adds", "failed", ["test_shards__are_equal"])
     assert settle([failed])[0]["message"] == "m"
     needs = failed | {"needs": ["shards"]}
-    assert settle([needs])[0]["message"] == "m (It also needs shards, which does not pass.)"
+    assert settle([needs])[0]["message"] == (
+        "it needs shards, which does not pass; write that first. (m)"
+    )
     assert settle([failed, case("test_shards__are_equal", "passed")])[0]["message"] == "m"
     own = case("test_mlp__adds", "failed", ["test_mlp__is_right"])
     assert settle([own])[0]["message"] == "m"

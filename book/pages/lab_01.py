@@ -12,6 +12,9 @@ from labkit.starters import copy_course, plant
 lab01 = solution("lab-01")
 shapes = dict(sorted(models().items(), key=lambda item: item[0] != "llama-3.1-8b"))
 kept = "num_heads num_kv_heads head_dim hidden_size intermediate_size vocab_size num_layers".split()
+for name in ("qwen2.5-7b", "phi-4"):  # whose heads eight ranks do not divide; shaped as a Llama
+    config = capture(f"capstone/models/{name}.json") | {"architectures": ["LlamaForCausalLM"]}
+    shapes[name] = solution("lab-02").model_shape(config)
 presets = {name: {key: shape[key] for key in kept} for name, shape in shapes.items()}
 rows = []
 for name in ("llama-3.1-8b", "llama-2-7b", "qwen2.5-7b", "phi-4"):

@@ -50,10 +50,25 @@ asked = [("H100", "NVLink 4"), ("H100", "400 GbE")]
 asked += [(gpu, "10 GbE") for gpu in ("H100", "A100", "L40S")]
 rows, verdicts, wins = zip(*(figures.tables.two_gpus(*two) for two in asked), strict=True)
 
-at_crossing = lab03.crossover_bytes(8, c_s, a_s, busbw) / (hidden * 2)
+near, far = (
+    [lab03.LINKS["NVLink 4"][name][end] for name in ("c_s", "a_s", "busbw_bytes_per_s")]
+    for end in (0, 1)
+)
+at_crossing = [lab03.crossover_bytes(8, *ends) / (hidden * 2) for ends in (near, far)]
 sides = {name: figures.tables.over_ethernet(name) for name in ("llama-3.1-8b", "qwen2.5-72b")}
 share_at = {tokens: figures.tables.share(tokens) for tokens in range(1, 4097)}
 ridge = round(meet_best)
+
+
+def of_the_floor(tokens):
+    """'57 to 67%': the share that the explorer says, of the best link and of the worst."""
+    payload = lab03.step_messages(layers, tokens, hidden, 2)[1]
+    step_s = lab03.step_s(W, 8, h100, tokens, flops)
+    links_s = lab03.all_reduce_range_s("NVLink 4", 8, payload)
+    best, worst = (100 * lab03.communication_share(messages, s, step_s) for s in links_s)
+    return f"{best:.0f} to {worst:.0f}%"
+
+
 turns_at_the_ridge = abs(max(share_at, key=share_at.get) - ridge) <= 1
 floors = {gpu: figures.tables.shares_of(gpu)[0] for gpu in lab03.GPUS}
 

@@ -150,9 +150,9 @@ def print_errors(lab, data):
         errors = {gpu: held_out_errors(lab, measured, protocols) for gpu, measured in data.items()}
         rows += [errors_text(f"{title}, {gpu}", [group]) for gpu, group in errors.items()]
         rows.append(errors_text(f"{title}, all", errors.values()))
-    rows += [[], ["NCCL_PROTOCOLS chosen without the GPU (part of busbw, factor, fill in MB)"]]
+    rows += [[], ["NCCL_PROTOCOLS chosen without the GPU (factor, part of busbw, fill in MB)"]]
     for gpu, protocols, errors in leave_one_out(lab, data):
-        chosen = f"{protocols[0][1]:g}, {protocols[1][0]:g}, {protocols[2][2] / 1e6:g}"
+        chosen = f"{protocols[1][0]:g}, {protocols[0][1]:g}, {protocols[2][2] / 1e6:g}"
         rows.append(errors_text(f"{gpu} ({chosen})", [errors]))
     print("\n".join(columns(rows, "lrrr")))
 
@@ -163,7 +163,7 @@ def print_elsewhere(lab, rows, data):
     print("\n".join(columns([errors_text(gpu, [errors]) for gpu, errors in kernels], "lrrr")))
     print("\nAnother box, 8 x H200: payload, measured, predicted, error")
     shown = [
-        [bytes_text(size), *map(seconds_text, times), f"{100 * (times[1] / times[0] - 1):+.0f}%"]
+        [bytes_text(size), *map(seconds_text, times), f"{100 * (times[1] / times[0] - 1):+z.0f}%"]
         for size, *times in other_box(lab, rows, data)
     ]
     print("\n".join(columns(shown, "rrrr")))
