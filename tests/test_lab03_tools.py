@@ -185,7 +185,7 @@ def test_a_box_that_chose_no_constant_is_predicted():
 def test_the_calibration_table_prints_every_part():
     result = run("calibration_table.py")
     assert result.returncode == 0, result.stderr
-    for line in ("protocol switch, all", "H100 (0.5, 4, 10)", "512 MiB", "L40S  8 ranks"):
+    for line in ("protocol switch, all", "H100 (4, 0.5, 10)", "512 MiB", "L40S  8 ranks"):
         assert f"\n{line}" in result.stdout, line
 
 
