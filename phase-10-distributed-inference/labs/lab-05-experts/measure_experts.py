@@ -47,7 +47,8 @@ class Rank:
         self.ends = torch.tensor(ends, device=device, dtype=torch.int32)
         self.gate_up = matrix(held, 2 * width, hidden).transpose(1, 2)
         self.down = matrix(held, hidden, width).transpose(1, 2)
-        self.x, self.y = matrix(len(ids), hidden), torch.zeros_like(matrix(len(ids), hidden))
+        self.x = matrix(len(ids), hidden)
+        self.y = torch.zeros_like(self.x)
         self.weights = torch.full((len(order), 1), 1 / shape["top_k"], device=device, dtype=dtype)
 
     def multiply(self, rows):
