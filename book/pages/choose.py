@@ -58,6 +58,7 @@ rests = [
     for p in (1, 2, 4)
 ]
 prompt_s = parts_s[-1] * load.output / (load.concurrency / 2)
+names = ("weights", "cache", "messages", "pauses", "prompts")
 walk = [
     [
         "the letters",
@@ -76,7 +77,8 @@ walk = [
     ["3, wider", f"{'; '.join(map(pays, (4, 8)))}, {adds_s / saves_s:.1f} times", "TP=8"],
     [
         "4, too slow",
-        f"{' + '.join(f'{s * 1e3:.1f}' for s in parts_s)} = {token_s * 1e3:.0f} < 30 ms",
+        " + ".join(f"{name} {s * 1e3:.1f}" for name, s in zip(names, parts_s, strict=True))
+        + f" = {token_s * 1e3:.0f} < 30 ms",
         "no",
     ],
     ["5 to 7", f"no pipeline, no experts, {big.num_kv_heads} KV heads for {tp} ranks", "no"],

@@ -52,3 +52,4 @@ fails_late = 28 % 8 and lab02.kv_heads_per_rank(4, 4) == 1
 token_for_token = all(
     r["tokens_together"] == one["ranks"][0]["tokens_together"] for r in two["ranks"]
 )
+as_many_as_counted = lab02.collectives_per_step(model("llama-3.1-8b"), 2, 1, 1)["all_reduces"] == 65

@@ -266,3 +266,4 @@ sixteen_is_absurd = (
 still_wrong = 0.7 < by_rdma["TP16"] / by_rdma[best_plan.name] < 0.8
 breaks_at_worst = best_plan.times["ttft_s"][2] > TTFT_S and best_plan.times["tpot_s"][2] > TPOT_S
 all_constants_told = set(meaning) == set(hardware.CONSTANTS) and len(meaning) == 13
+loads_on_two = two["weights_load"] and not one(1)["weights_load"] and two["tokens_fit"]

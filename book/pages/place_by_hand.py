@@ -114,7 +114,7 @@ attention = (
 dense, shared = f"3 * 3 * {H:_} * 18_432", f"58 * 3 * {H:_} * {E:_}"
 tables = f"2 * {H:_} * (58 * 256 + 2 * 129_280)"
 parts = [eval(part) for part in (attention, dense, shared, tables)]
-whole = sum(float(gb(part)) for part in parts)
+outside = rank.held_bytes - rank.experts_bytes
 in_memory = by_hand(
     ("experts of a rank, TP8 in one node", f"{experts} / 8", "GB", node.experts_bytes),
     ("experts of a rank, over 16", f"{experts} / 16", "GB", rank.experts_bytes),
@@ -128,14 +128,14 @@ in_memory = by_hand(
     ("58 shared experts", shared, "GB", None),
     ("58 routers, the input embedding and the output matrix, 2 bytes each", tables, "GB", None),
     (
-        "these four, whole on every rank",
-        " + ".join(map(gb, parts)),
+        "these four, whole on every rank, with their scales and norms",
+        " + ".join(map(gb, [*parts, outside - sum(parts)])),
         "GB",
-        rank.held_bytes - rank.experts_bytes,
+        outside,
     ),
     (
         "of these a step reads all but the input embedding",
-        f"{gb(whole)} - 2 * {H:_} * 129_280",
+        f"{gb(outside)} - 2 * {H:_} * 129_280",
         "GB",
         rank.always_bytes,
     ),
@@ -191,7 +191,11 @@ messages = by_hand(
     ),
 )
 
-named = {"gaps": ["gaps", "launches"], "waits": ["waits"], "the host": ["host"]}
+named = {
+    f"gaps (61 × {t['layer_us']:.0f} + 58 × {t['experts_us']:.0f} µs)": ["gaps", "launches"],
+    f"waits ({4 * t['lockstep']:.0%} of all these)": ["waits"],
+    "the host": ["host"],
+}
 rest_ms = {name: 1e3 * sum(c.terms[term] for term in terms) for name, terms in named.items()}
 step_ms, token_ms = 1e3 * c.terms["total"], 1e3 * c.times["tpot_s"][1]
 apart_ms = abs(gathering.times["tpot_s"][1] * 1e3 - token_ms)

@@ -91,3 +91,5 @@ about_as_much = 0.5 < gain_16 / (2 * prefill_s) < 1.5
 pays_when_crowded = crowded["first_pool"] and one_pool_tpot(48, 200) > 1.2 * crowded["tpot_s"]
 two_win_here = planned["first_pool"] and planned["tpot_s"] < 0.8 * planned["together"]["tpot_s"]
 as_long_as_some_steps = 5 < prefill_s / step_s < 40
+counted_to_the_byte = counted == moved * lab02.kv_bytes_per_token(shape, 1)
+the_first_pool_is_full = crowded["ttft_s"] > 2 * one_pool_ttft(48, 200)
