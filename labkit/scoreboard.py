@@ -45,6 +45,7 @@ NOT_EARNED = {
     "not_selected": "{} not selected",
 }
 UNWRITTEN = re.compile(r"· (\w+) is yours to write")
+NEEDED = re.compile(r"it needs (\w+)[, ]")  # of a claim whose prerequisite was not selected
 KEYS = ("name", "text", "points", "task", "function")
 KEYS += ("outcome", "message", "hint", "waits_for", "printed", "drawing")
 
@@ -291,8 +292,8 @@ class Screen:
         if claim is not None:
             tasks = tasks_of(self.lab)
             unwritten = UNWRITTEN.search(claim["message"])
-            first = (claim.get("needs") or [claim["function"]])[0]
-            if task := tasks.get(unwritten and unwritten[1]) or tasks.get(first):
+            unwritten = unwritten or NEEDED.match(claim["message"])
+            if task := tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"]):
                 yield from self._proper(task)
                 yield self._next_task(task)
             return

@@ -88,7 +88,9 @@ def test_a_failure_names_what_it_builds_on_if_that_does_not_pass_either(course):
     with course.starter.open("a", encoding="utf-8") as file:
         file.write(whole)
     both = course.pytest("lab-01", "-k", "row_parallel", impl="starter")
-    assert "it needs shards, which does not pass; write that first." in " ".join(both.text.split())
+    told = " ".join(both.text.split())
+    assert "it needs shards, which does not pass; write that first." in told
+    assert "next: task 1, shards" in told
 
 
 def test_colour_on_a_terminal(read_only_course):

@@ -75,3 +75,4 @@ planner_is_near = (
 copied_head_gains_nothing = (
     by_name["tp2-replicated-kv"][3] == 2 * by_name["tp2"][3] == 4 * by_name["tp1"][3]
 )
+over_a_hundred = len(re.findall(r"\w=|\w': ", asked)) > 100

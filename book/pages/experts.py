@@ -139,3 +139,4 @@ uneven_is_worse = 1.3 < fair < 1.5 and 2.2 < unfair < 2.6
 same_answers = all(tokens_of(way, m) == tokens_of("one", m) for m, way in runs)
 three_gathers = list(first) == ["all_gatherv", "reduce_scatterv"] and first["all_gatherv"][0] == 3
 dummies_foretold = [r["dummy_steps"] for r in data_parallel] == lab05.steps_of_lockstep(asked, 1)[1]
+as_foretold = first["all_gatherv"][1] + first["reduce_scatterv"][1] == foretold

@@ -49,3 +49,4 @@ smaller_with_users = [names.index(n) for n in best] == sorted(names.index(n) for
 turns_with_users = ahead[8] > 1.9 and ahead[1024] < 0.7
 cache_exceeds_weights = 1 < kv_long / W8 < 1.1
 two_tie = figures.times.tie(plans[1024]["8 x TP1"], plans[1024]["4 x TP2"])
+too_large_for_an_h100 = H100["memory_bytes"] < W72 < B200["memory_bytes"]

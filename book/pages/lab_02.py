@@ -51,3 +51,8 @@ def recorded_and_unwritten():
 # What the page says, held.
 verdicts = "verdict: consistent" in verdict("7.5122") and "an even share" in verdict("7.4944")
 beyond_is_alike = abs(sum(beyond.values()) / sum(beyond8.values()) - 1) < 0.02
+a_sixteenth = llama["rope_positions"] == 16 * model("llama-3-8b")["rope_positions"]
+allocator_counts_most = (
+    lab02.rank_weights(model("qwen2.5-72b"), 4)["allocator_rounding_bytes"]
+    > lab02.rank_weights(model("qwen2.5-72b"), 4)["rope_table_bytes"]
+)

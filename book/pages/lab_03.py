@@ -72,3 +72,4 @@ hops_outweigh_the_launch = 14 * a_s > c_s > 2 * a_s
 more_than_the_link = link["busbw_bytes_per_s"][1] / 1e9 > link["printed"][0] / 2
 within_an_eighth = all(abs(float(row[3].rstrip("%"))) <= 12 for row in elsewhere)
 nearly_all_latency = lab03.latency_share(2, decode, c_s, a_s, busbw) > 0.97
+slower_alone = fact("cus0245") > fact("ncc0049") > fact("cus0239")

@@ -56,3 +56,4 @@ latent_is_small = kept == (latent + rotary) * 2 and 50 < expanded / kept < 80
 gains_by_eight = gains == ["1 x", "8 x", "8 x", "8 x"]
 exact_if_joined = error(parts[0]) < 1e-14 and error(averaged) > 0.05
 weights_add_up = abs(own_weights + other_weights - 1) < 1e-12
+other_way_round = long_context["tp"] > 1.2 * long_context["dp"]

@@ -159,6 +159,11 @@ With more clients than slots the queue is most of the wait, and it is what a lim
 on.
     queue_s + ahead_s + prefill_s  ->  prefill_s
 
+serve__prompts_in_progress_at_every_moment
+half of the others' prompts stand before one's own, whatever the moment.
+Prompts are taken in for a part of the round only; at other times none stands before one's own.
+    busy * (running - 1) * prefill_s / 2  ->  (running - 1) * prefill_s / 2
+
 Rejected by: test_serve__prompts_stop_the_decoding_of_others
 
 serve__prefill_is_free

@@ -1140,8 +1140,7 @@ def test_used_by_others__is_what_no_rank_did(lab):
 def test_slowest_rank__by_the_median_of_its_computing(lab):
     """Who computes longest as a rule; beside the fastest, not the next."""
     draw = random.Random(121)
-    for seed in range(8):
-        num_ranks = draw.choice((1, 2, 3, 4, 8))
+    for seed, num_ranks in enumerate((3, 2, 4, 8, 2, 3, 4, 1)):
         evidence, _ = runs.tensor_parallel(
             seed, num_ranks=num_ranks, slow=draw.randrange(num_ranks), num_layers=2, num_steps=16,
             strength=draw.choice((1, 1.5, 3)),
