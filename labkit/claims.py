@@ -24,6 +24,7 @@ from labkit.needs import NOT_HERE
 from labkit.tasks import task_of_check, tasks_of
 
 # worst first: a claim is as good as its worst case
+THE_CALL = " (pytest --call shows the whole call.)"
 ORDER = ("failed", "todo", "waits", "not_run", "passed")
 
 
@@ -126,7 +127,7 @@ def outcome_of(report, excinfo, path, recorder) -> dict:
 
 def _cut(recorder):
     """Where the call was too long to be shown whole: what shows it."""
-    return " (pytest --call shows the whole call.)" if "..." in recorder.described() else ""
+    return THE_CALL if "..." in recorder.described() else ""
 
 
 def settle(cases, unreached=()) -> list[dict]:

@@ -123,6 +123,15 @@ def _expect_close_array(actual, expected, atol, idea, part):
         _fail(text + _pattern(actual, expected, atol), idea, part)
 
 
+def alike(array, other, atol) -> bool:
+    """Whether an array holds the numbers of another, in any layout: what a sum over ranks takes."""
+    import numpy as np
+
+    if not is_array(array) or array.dtype.kind not in "biufc" or array.size != other.size:
+        return False
+    return np.allclose(np.sort(array, None), np.sort(other, None), rtol=0, atol=atol)
+
+
 def expect_equal(actual, expected, *, idea="", part="") -> None:
     """Exactly the same plain value, types included: 0.5 is not Fraction(1, 2), True is not 1.
 

@@ -291,9 +291,8 @@ class Screen:
         """The lines that say what is next; claim is the one at hand, None when all have passed."""
         if claim is not None:
             tasks = tasks_of(self.lab)
-            unwritten = UNWRITTEN.search(claim["message"])
-            unwritten = unwritten or NEEDED.match(claim["message"])
-            if task := tasks.get(unwritten and unwritten[1]) or tasks.get(claim["function"]):
+            first = UNWRITTEN.search(claim["message"]) or NEEDED.match(claim["message"])
+            if task := tasks.get(first and first[1]) or tasks.get(claim["function"]):
                 yield from self._proper(task)
                 yield self._next_task(task)
             return

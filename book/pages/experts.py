@@ -18,19 +18,11 @@ half = next(n for n in range(1, 257) if lab05.expected_experts(256, 8, n) >= 128
 fair, unfair = (e.busiest_over_mean(shares, 100) for shares in e.SHARES.values())
 cross = e.crossing(2000)
 tp, _, dp = e.PLANS
-shape = r1, given.MACHINES["8 x H200"]
 uneven = given.busiest_of(256, 8)  # the busiest rank's load over the mean's
-
-
-def dp_even_ms(tokens):
-    """Milliseconds of attention-DP's step with equal loads."""
-    return 1e3 * lab05.moe_step_s(tokens, 2000, 8, True, 1, *shape)
-
-
-even = next(n for n in range(1, 10_000) if dp_even_ms(n) < e.step_ms(n, 2000, tp))
+even = e.crossing(2000, busiest=1)
 bend = next(n for n in range(1, 10_000) if uneven * lab05.expected_experts(256, 8, n) >= 256)
-behind = e.step_ms(16, 2000, dp) - e.step_ms(16, 2000, tp)
-halves = 0.4 < (e.step_ms(16, 2000, dp) - dp_even_ms(16)) / behind < 0.6
+dp_ms, dp_even_ms = (e.step_ms(16, 2000, dp, busiest) for busiest in (uneven, 1))
+halves = 0.4 < (dp_ms - dp_even_ms) / (dp_ms - e.step_ms(16, 2000, tp)) < 0.6
 full = e.room(2000, tp)
 shorter = e.step_ms(full, 2000, tp) / e.step_ms(full, 2000, dp)
 left_out = 1 - r1["top_k"] / r1["num_experts"]

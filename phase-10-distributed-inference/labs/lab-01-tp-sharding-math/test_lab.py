@@ -16,6 +16,7 @@ from collectives import Deadlock, record, run_ranks
 
 from labkit.expect import (
     Unexpected,
+    alike,
     expect_close,
     expect_equal,
     expect_error,
@@ -817,7 +818,7 @@ def expect_meeting(calls, parts, results, idea):
     before = None
     for call, owned in zip(calls, parts, strict=bool(calls)):
         for rank, (brought, part) in enumerate(zip(call.inputs, owned, strict=True)):
-            if before and not alike(brought, part) and same(brought, part, 1e-6):
+            if before and not alike(brought, part, ATOL) and same(brought, part, 1e-6):
                 raise Unexpected(
                     f"made the {before}, but went on with numbers of its own: use all of what "
                     f"{before} returns.",
@@ -827,7 +828,7 @@ def expect_meeting(calls, parts, results, idea):
         before = call.operation
     for call in calls[-1:]:
         for rank, y in enumerate(results):
-            if not alike(y, call.outputs[rank]):
+            if not alike(y, call.outputs[rank], ATOL):
                 raise Unexpected(
                     f"made the {call.operation}, but returned something else: what comes back was "
                     f"put together without it, or changed afterwards. Return what "
@@ -836,10 +837,10 @@ def expect_meeting(calls, parts, results, idea):
 
 
 def expect_brought(brought, owned, rank, operation, part, idea):
-    if alike(brought, part):
+    if alike(brought, part, ATOL):
         return
     where = f": what rank {rank} brings to the {operation}"
-    others = [r for r, other in enumerate(owned) if alike(brought, other)]
+    others = [r for r, other in enumerate(owned) if alike(brought, other, ATOL)]
     if others:
         raise Unexpected(f"it is rank {others[0]}'s. Look again at: {OWNS}.", where)
     shaped = brought.reshape(part.shape) if brought.size == part.size else brought
@@ -854,10 +855,3 @@ def upright(array, like):
 def same(array, other, atol=ATOL):
     alike = type(array) is np.ndarray and array.shape == other.shape and array.dtype.kind == "f"
     return alike and bool((np.abs(array - other) <= atol).all())
-
-
-def alike(array, other):
-    """The same numbers, in any layout."""
-    if same(array, other):
-        return True
-    return array.size == other.size and same(np.sort(array, None), np.sort(other, None))

@@ -19,6 +19,7 @@ from collectives import Deadlock, record, run_ranks
 
 from labkit.expect import (
     Unexpected,
+    alike,
     describe,
     expect_close,
     expect_equal,
@@ -1272,13 +1273,6 @@ def expect_brought(ledger, number, parts, idea, atol=ATOL):
                 expect_floats(shaped, part, atol, idea, where)
 
 
-def alike(array, other, atol=ATOL):
-    """The same numbers, in any layout."""
-    if np.size(array) != other.size:
-        return False
-    return np.allclose(np.sort(array, None), np.sort(other, None), rtol=0, atol=atol)
-
-
 def what_a_rank_adds(given, wanted, ids, weights, placement, rank):
     """What the worst token of a wrong result chose, and what of it this rank holds."""
     if not isinstance(given, np.ndarray) or given.shape != wanted.shape or not wanted.size:
@@ -1326,7 +1320,7 @@ def expect_last(ledger, results, divided=False):
                 scale = (y * received).sum(axis=-1, keepdims=True)
                 squares = (received * received).sum(axis=-1, keepdims=True)
                 wanted = received * (scale / np.where(squares > 0, squares, 1.0))
-            if not alike(y, wanted):
+            if not alike(y, wanted, ATOL):
                 raise Unexpected(
                     f"made the {call.operation}, but returned something else than what it gives"
                     + ", or that divided by a number for each head." * divided
