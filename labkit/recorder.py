@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import inspect
+import io
+import pickle
 import pprint
 import reprlib
 import sys
@@ -48,8 +50,8 @@ class Recorder:
     def _recorded(self, name, args, kwargs):
         """Around a call, whose result is put into the list that this yields."""
         __tracebackhide__ = True
-        given, outcome, before = (copied(args), copied(kwargs)), [], self.error
-        self.running = (name, *given)  # still so when a time limit ends the check
+        given, outcome, before = kept((args, kwargs)), [], self.error
+        self.running = Call(name, given)  # still so when a time limit ends the check
         try:
             yield outcome
         except BaseException as error:
@@ -58,12 +60,13 @@ class Recorder:
             crashed = isinstance(self.error, Exception) and self.error is not before
             let_go = current_thread() is not main_thread() and not crashed
             if isinstance(error, Exception) or let_go:
-                self.calls.append((name, *given, ("raises", type(error).__name__)))
+                self.calls.append(Call(name, given, "raises", (type(error).__name__,)))
                 self.running, self.error = None, error
             raise
-        self.calls.append((name, *given, ("value", copied(outcome[0]))))
+        self.calls.append(Call(name, given, "value", kept(outcome[0])))
         self.running = self.error = None
-        self._check_arguments(name, given, args, kwargs)
+        if type(given) is not bytes or kept((args, kwargs)) != given:
+            self._check_arguments(name, thawed(given), args, kwargs)
 
     def described(self, call=None) -> str:
         """The last call (or this one) as one would type it; "" when there was none."""
@@ -109,6 +112,19 @@ class Recorder:
                     f"{self.described((name, *given))} changed its argument {argument}: the "
                     "caller still needs it. Work on a copy, or make a new one."
                 )
+
+
+class Call:
+    """A call as it was made; iterates as (function, args, kwargs, outcome)."""
+
+    def __init__(self, name, given, kind="", value=(None,)):
+        self.name, self._given, self._kind, self._value = name, given, kind, value
+
+    def __iter__(self):
+        return iter((self.name, *thawed(self._given), (self._kind, thawed(self._value))))
+
+    def __getitem__(self, part):
+        return tuple(self)[part]
 
 
 def describe_call(name: str, /, **arguments) -> str:
@@ -171,15 +187,39 @@ def brief(value, short=_RESULT, most=60) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+class _Plain(pickle.Pickler):
+    """Of builtin values, numpy's and Fractions; nobody else's code is run, and none is needed."""
+
+    def reducer_override(self, value):
+        if type(value).__module__.partition(".")[0] in ("numpy", "fractions"):
+            return NotImplemented
+        raise pickle.PicklingError
+
+
+def kept(value):
+    """A value as it is now, for `thawed`: thousands are kept, and pickle is the fastest copy."""
+    file = io.BytesIO()
+    try:
+        _Plain(file, 5).dump(value)
+    except Exception:
+        return (copied(value),)
+    return file.getvalue()
+
+
+def thawed(kept):
+    return pickle.loads(kept) if type(kept) is bytes else kept[0]
+
+
 def copied(value):
-    """copy.deepcopy for plain values, several times faster: thousands of calls are recorded."""
+    """copy.deepcopy for plain values, several times faster."""
     kind = type(value)
     if kind in PLAIN:
         return value
     if kind in (list, tuple):
         return kind(value if PLAIN.issuperset(map(type, value)) else map(copied, value))
     if kind is dict:
-        return {key: copied(item) for key, item in value.items()}
+        items = value.items()
+        return {key: item if type(item) in PLAIN else copied(item) for key, item in items}
     if is_array(value) and kind.__name__ == "ndarray" and value.dtype != object:
         return value.copy(order="K")
     try:
@@ -190,6 +230,8 @@ def copied(value):
 
 def _changed(before, now):
     """Whether plain values, or lists, tuples, dicts and arrays of them, differ from their copy."""
+    if before is now:  # so are most: `copied` keeps what cannot change
+        return False
     kind = type(before)
     if kind in (*PLAIN, list, tuple, dict) and type(now) is not kind:
         return True
@@ -198,7 +240,7 @@ def _changed(before, now):
             return False
         return len(before) != len(now) or any(map(_changed, before, now))
     if kind is dict:  # their order too: whoever goes through them sees it
-        return list(before) != list(now) or any(_changed(before[key], now[key]) for key in before)
+        return list(before) != list(now) or any(map(_changed, before.values(), now.values()))
     if hasattr(before, "dtype") and before.dtype != object:  # bit by bit: NaN equals itself
         return before.shape != now.shape or before.tobytes() != now.tobytes()
     return kind in PLAIN and now != before and before == before

@@ -157,7 +157,7 @@ def find_hint(bank: Bank, calls, further=None) -> str:
     learner's function, on inputs that the failed check never came to; a mistake of a function that
     is right in all of them is not named.
     """
-    recent = list(calls)[: -RECENT_CALLS - 1 : -1]
+    recent = [tuple(call) for call in list(calls)[: -RECENT_CALLS - 1 : -1]]
     wrong = (at for at, (name, *call) in enumerate(recent) if _is_wrong(bank.solution, name, call))
     failing = next(wrong, None)
     if failing is None:

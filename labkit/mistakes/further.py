@@ -38,9 +38,8 @@ def _inputs(function, items, solution):
             continue  # it cannot run here, such as one that needs a GPU
         inputs = [
             (args, kwargs)
-            for name, args, kwargs, _ in recorder.calls
-            if name == function
-            and not any(isinstance(value, type) for value in (*args, *kwargs.values()))
+            for _, args, kwargs, _ in (call for call in recorder.calls if call.name == function)
+            if not any(isinstance(value, type) for value in (*args, *kwargs.values()))
         ]
         yield from random.Random(0).sample(inputs, min(len(inputs), CALLS_PER_CHECK))
 

@@ -865,8 +865,8 @@ def expected_decode_transfer(evidence):
 
 
 def expected_line(points):
-    of_size = {size: [us for other, us in points if other == size] for size, _ in points}
-    sizes = sorted(of_size)
+    sizes = sorted({size for size, _ in points})
+    of_size = {size: [us for other, us in points if other == size] for size in sizes}
     slope, start = statistics.linear_regression(sizes, [middle(of_size[size]) for size in sizes])
     return start, 1e6 / slope if slope > 0 else math.inf
 

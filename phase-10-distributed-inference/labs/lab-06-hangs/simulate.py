@@ -56,6 +56,7 @@ class Run:
         self.kept = chance.choice((100, 9))  # the evidence lists so many of a rank's last ones
         self.done = []  # collectives that are over, in order
         self.left = {(rank, group): -1 for group in self.groups for rank in range(num_ranks)}
+        self.entered = dict.fromkeys(self.left, 0)
 
     def _groups(self):
         """All ranks in one group; or in two; or a grid, whose rows and columns are groups."""
@@ -141,7 +142,8 @@ class Run:
                 self.now_s[rank] += action
                 continue
             group, operation, shape, dtype = action
-            number = sum(one["group"] == group for one in self.listed[rank])
+            number = self.entered[rank, group]
+            self.entered[rank, group] += 1
             entry = {"group": group, "number": number, "operation": operation}
             entry |= {"shape": list(shape), "dtype": dtype}
             entry |= {"entered_s": round(self.now_s[rank], 5), "left_s": None}
