@@ -118,6 +118,10 @@ def _ms(times_us):
 def steps(lab, evidence):
     """Print what each function that is written makes of it; whether diagnose is."""
     kind = next(key for key in STEPS if key in evidence)
+    try:
+        used = lab.diagnose(evidence)["numbers"]
+    except Exception:  # diagnose has a line of its own below
+        used = None
     for name in [*STEPS[kind].split(), "diagnose"]:
         direct = name in ("share_waited", "stage_times")
         of_link = name in ("decode_transfer", "link_line", "look_at_link")
@@ -130,6 +134,8 @@ def steps(lab, evidence):
                 asked = lab.all_reduces(evidence)
             found = getattr(lab, name)(asked)
             told = "" if name == "diagnose" else IN_MS.get(name, _brief)(found)
+            if used and name.startswith("look_at_") and not found["numbers"].keys() <= used.keys():
+                told += "  (diagnose did not ask)"
         except NotImplementedError:
             print(f"  {name:20}not written yet")
             continue
