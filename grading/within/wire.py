@@ -1,7 +1,7 @@
 """Plain values over a socket, between the tests' process and a cell: JSON lines, never a pickle.
 
 What JSON has stands for itself; all else is an object of one entry, named by its tag. The types are
-an allow-list: `plain` builds these and no others, whatever the other side writes.
+an allow-list: `value_of` builds these and no others, whatever the other side writes.
 """
 
 import base64
@@ -22,9 +22,9 @@ DTYPES |= {
     for bits in (8, 16, 32, 64)
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}  # numpy makes a name anew for each .name
-NUMBERS = frozenset((type(None), bool, int, float))
-OF_JSON = NUMBERS | {str}
+OF_JSON = frozenset((type(None), bool, int, float, str))
 WORDS = frozenset((str,))
+encode = json.JSONEncoder(check_circular=False).encode  # `tagged` ends in what holds itself
 
 
 class Unsendable(TypeError):
@@ -38,13 +38,14 @@ def tagged(value):
         return value
     if kind is list or kind is tuple:
         if not OF_JSON.issuperset(map(type, value)):
-            value = [tagged(item) for item in value]
+            value = [item if type(item) in OF_JSON else tagged(item) for item in value]
         return value if kind is list else {"tuple": value}
-    if kind is dict and WORDS.issuperset(map(type, value)):
-        if not OF_JSON.issuperset(map(type, value.values())):
-            value = {key: tagged(item) for key, item in value.items()}
-        return {"object": value}
-    if kind is dict:
+    if kind is dict and len(value) != 1 and WORDS.issuperset(map(type, value)):
+        if OF_JSON.issuperset(map(type, value.values())):
+            return value
+        items = value.items()
+        return {key: item if type(item) in OF_JSON else tagged(item) for key, item in items}
+    if kind is dict:  # one of one entry, too: it could be a tag
         return {"dict": [[tagged(key), tagged(item)] for key, item in value.items()]}
     if kind is np.ndarray and value.dtype in NAMES:
         if value.nbytes > MAX_LINE_BYTES:  # a broadcast view is small until it is written out
@@ -90,28 +91,15 @@ AS_IT_IS = {  # whatever a class of one's own makes of str(), float() or iterati
 }
 
 
-def plain(value, as_it_is=NUMBERS):
-    """The value of what JSON has. ValueError, TypeError, LookupError or the like for all else.
-
-    as_it_is: the types that need no look: str among them where no text can hold half a letter.
-    """
-    kind = type(value)
-    if kind is str:
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if kind is list:
-        simple = as_it_is.issuperset(map(type, value))
-        return value if simple else [plain(item, as_it_is) for item in value]
-    if kind is not dict:
+def plain(value):
+    """What an object of JSON stands for. ValueError, TypeError, LookupError or so for no such."""
+    if len(value) != 1:
         return value
     ((tag, inside),) = value.items()
-    if tag == "object" and type(inside) is dict:
-        if str in as_it_is and as_it_is.issuperset(map(type, inside.values())):
-            return inside
-        return {plain(key): plain(item, as_it_is) for key, item in inside.items()}
     if tag == "tuple":
-        return tuple(plain(inside, as_it_is))
+        return tuple(inside)
     if tag == "dict":
-        pairs = [(plain(key, as_it_is), plain(item, as_it_is)) for key, item in inside]
+        pairs = [(key, item) for key, item in inside]
         if len(pairs) - len({hash(key) for key, _ in pairs}) > MAX_COLLISIONS:
             raise ValueError("a dict with many keys of the same hash")
         return dict(pairs)
@@ -124,37 +112,52 @@ def plain(value, as_it_is=NUMBERS):
     if tag == "fraction":
         return Fraction(*map(int, inside))
     if tag == "slice":
-        return slice(*map(plain, inside))
+        return slice(*inside)
     raise ValueError("no such tag")
 
 
+def _whole(value):
+    """What JSON has, with a question mark for each half of a letter."""
+    if type(value) is str:
+        return value.encode("utf-8", "replace").decode()
+    if type(value) is list:
+        return [_whole(item) for item in value]
+    if type(value) is dict:
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value
+
+
 def line_of(message):
-    return json.dumps(tagged([*message])).encode() + b"\n"
+    return encode(tagged([*message])).encode() + b"\n"
 
 
 def value_of(line):
-    """The message of a line, as `plain`."""
+    """The message of a line. ValueError, TypeError, LookupError or the like where it is none."""
     text = line.decode("utf-8", "surrogatepass")
-    whole = text.isascii() and "\\ud" not in text.lower()
-    return plain(json.loads(text), OF_JSON if whole else NUMBERS)
+    if not text.isascii() or "\\ud" in text.lower():
+        text = encode(_whole(json.loads(text)))
+    message = json.loads(text, object_hook=plain)
+    if type(message) is not list:
+        raise ValueError("no message")
+    return message
 
 
 class Link:
     """One end of a socket: a message is a list of plain values."""
 
     def __init__(self, sock):
-        self.sock, self._file, self.line = sock, sock.makefile("rb"), b""
+        self.sock, self._file = sock, sock.makefile("rb", 1 << 16)
         self.busy = False  # a question is out
 
     def send(self, *message):
         self.sock.sendall(line_of(message))
 
     def receive(self):
-        """The next message, which stays in `line`; EOFError when the other side is gone."""
-        self.line = self._file.readline(MAX_LINE_BYTES)
-        if not self.line.endswith(b"\n"):
+        """The next message; EOFError when the other side is gone."""
+        line = self._file.readline(MAX_LINE_BYTES)
+        if not line.endswith(b"\n"):
             raise EOFError
-        return value_of(self.line)
+        return value_of(line)
 
     def close(self):
         self._file.close()
