@@ -196,7 +196,7 @@ def moe_steps(context=2000):
     for row, (name, series) in enumerate((("attention-DP", 4), ("dealt out", 3), ("TP", 0))):
         plot.label(300, 16 * 0.86**row, name, series)
     cross = crossing(context)
-    plot.vertical(cross)
+    plot.text(plot.vertical(cross) + 6, plot.bottom - 8, str(cross), anchor="start")
     alt = (
         f"Milliseconds of a step against its tokens, at {context:,} tokens of context. TP is "
         f"lowest for few tokens, dealt-out experts a little above it. Attention-DP starts highest "

@@ -180,8 +180,7 @@ def one_of_each(first, second):
     more = (*second[:2], 2 * second[2], *second[3:])
     rates = f"{rates_of[second]:,.0f} tokens/s become {rates_of[more]:,.0f}"
     return (
-        f"{case(*first[:-1])}, by the number of clients: {best} (EP16: experts dealt out over 16 "
-        f"GPUs). {case(*second[:-1])}, "
+        f"{case(*first[:-1])}, by the number of clients: {best}. {case(*second[:-1])}, "
         f"{second[-1]} clients: with twice as many GPUs {rates}."
     )
 
