@@ -5,6 +5,7 @@ mistake agrees so far. The other inputs are found by running the checks of that 
 solution: what they call it with is what they would have called the learner's with.
 """
 
+import functools
 import inspect
 import random
 
@@ -24,24 +25,25 @@ def further_calls(function, items, solution, implementation):
     items: the pytest items of the lab, the failed check first; those named after the function are
     taken. A check's first inputs are its simplest and much alike, so some are drawn from all.
     """
-    for args, kwargs in _inputs(function, items, solution):
-        yield args, kwargs, outcome_of(getattr(implementation, function), args, kwargs)
-
-
-def _inputs(function, items, solution):
-    recorder = Recorder(solution, kept=None)
     for item in items:
-        if not getattr(item, "originalname", "").startswith(f"test_{function}__"):
-            continue
-        recorder.calls.clear()
-        if run_apart(item, recorder) is not None:
-            continue  # it cannot run here, such as one that needs a GPU
-        inputs = [
-            (args, kwargs)
-            for _, args, kwargs, _ in (call for call in recorder.calls if call.name == function)
-            if not any(isinstance(value, type) for value in (*args, *kwargs.values()))
-        ]
-        yield from random.Random(0).sample(inputs, min(len(inputs), CALLS_PER_CHECK))
+        if getattr(item, "originalname", "").startswith(f"test_{function}__"):
+            for _, args, kwargs, _ in _calls(function, item, solution):
+                yield args, kwargs, outcome_of(getattr(implementation, function), args, kwargs)
+
+
+@functools.cache  # several hints of a run may ask
+def _calls(function, item, solution):
+    """Some of the calls that a check makes; none where it cannot run, such as without a GPU."""
+    recorder = Recorder(solution, kept=None)
+    if run_apart(item, recorder) is not None:
+        return []
+    calls = [call for call in recorder.calls if call.name == function and _is_plain(call)]
+    return random.Random(0).sample(calls, min(len(calls), CALLS_PER_CHECK))
+
+
+def _is_plain(call):
+    _, args, kwargs, _ = call
+    return not any(isinstance(value, type) for value in (*args, *kwargs.values()))
 
 
 def run_apart(item, implementation):

@@ -231,15 +231,12 @@ def test_circle__is_who_comes_back_to_itself(lab):
 
 
 def around(graph, size):
-    """The ranks on a circle, by paths of every length: powers of the graph's matrix."""
-    steps = [[other in graph.get(rank, ()) for other in range(size)] for rank in range(size)]
-    paths, found = steps, set()
+    """The ranks on a circle, by paths of every length: whom each reaches in so many steps."""
+    steps = [set(graph.get(rank, ())) for rank in range(size)]
+    reached, found = steps, set()
     for _ in range(size):
-        found |= {rank for rank in range(size) if paths[rank][rank]}
-        paths = [
-            [any(paths[a][b] and steps[b][c] for b in range(size)) for c in range(size)]
-            for a in range(size)
-        ]
+        found |= {rank for rank in range(size) if rank in reached[rank]}
+        reached = [set().union(*(steps[other] for other in others)) for others in reached]
     return sorted(found)
 
 
