@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from labkit.loading import find_labs  # noqa: E402
 from labkit.provenance import provenance  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "feedback.json"
@@ -51,7 +52,7 @@ def main():
         Path(folder, "pytest.ini").write_text("[pytest]\naddopts = -p no:hypothesispytest\n")
         Path(folder, "test_empty.py").write_text(EMPTY_TEST)
         commands = {"floor": ([], folder, "solution")}
-        for lab in ("lab-01", "lab-03", "lab-04", "lab-02"):
+        for lab in [lab.prefix for lab in find_labs()]:
             for which in ("starter", "solution"):
                 arguments = [lab, "-m", "not vllm and not torch and not gpu"]
                 commands[f"{lab} {which}"] = (arguments, ROOT, which)
