@@ -112,9 +112,8 @@ def where_the_time_goes(known=5, pipeline=False):
     return panels(
         drawn,
         f"{caption} One decode step of Llama-3.1-8B on H100s over NVLink, at 1,250 tokens of "
-        "context. Bars: a typical box, in ms; each panel has its own scale. The floor is what the "
-        "best box needs for reading and for messages: at TP=1 shorter than a typical box's "
-        "reading, at TP=8 longer, by the messages."
+        "context. Bars: a typical box, in ms; each panel has its own scale. Outline: the best "
+        "box's reading and messages."
         + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
     )
 

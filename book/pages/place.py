@@ -59,7 +59,7 @@ meaning = {
     "hop_us": "µs to hand on to the next stage, beside the link's own hop",
     "lockstep": "lost per doubling of ranks",
     "uneven": "stages wait for the largest microbatch",
-    "runtime_gb": "GB of CUDA context",
+    "runtime_gb": "GB of libraries",
     "graphs_gb": "GB of CUDA graphs",
     "peers_gb": "GB of NCCL's buffers",
     "activations": "times our sum of activations",

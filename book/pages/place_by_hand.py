@@ -70,7 +70,7 @@ def limits(c, widest, vocabulary):
         ),
         (
             "activations of 8,192 tokens (2 bytes each), logits of 1,024 sequences (2 bytes, 4 for "
-            "the float32 copy, 4 for the sampler), graphs, context, NCCL's buffers",
+            "the float32 copy, 4 for the sampler), graphs, libraries, NCCL's buffers",
             f"8_192 * ({widest}) * 2 + 1_024 * {vocabulary:_} * 10 + {fixed}",
             "GB",
             other,
@@ -170,7 +170,7 @@ a_step = by_hand(
         timing.touched(m, c.plan, t, rank, 16),
     ),
     (
-        "in the time: reading at 85% of 3.35 TB/s, and half of the arithmetic of 16 tokens "
+        "in the time: reading at 85% of 3.35 TB/s, and half of 16 tokens' arithmetic "
         "(256 / 16), at 64% of 1,979 TFLOP/s",
         f"{gb(touched)} / {speed} + 0.5 * 2 * {gb(rank.macs)} * 16 / (0.64 * 1979e12)",
         "ms",

@@ -121,7 +121,7 @@
       const { bar, status } = this.host;
       const id = `${this.lab}-task-${this.task}`;
       const label = element("label", { htmlFor: id, textContent: `Your ${this.what}, in Python` });
-      const help = element("small", { id: `${id}-help` });
+      const help = (this.help = element("small", { id: `${id}-help` }));
       this.area = element("textarea", { id, value: text.trimEnd(), spellcheck: false, wrap: "off" });
       this.area.setAttribute("aria-describedby", help.id);
       this.area.setAttribute("autocapitalize", "off");
@@ -175,6 +175,10 @@
     async run() {
       const { starter, pieces } = await course(this.lab);
       const given = () => [this.lab, starter, starterOf(this.lab, pieces), this.task];
+      if (this.area) {
+        const [before] = starterOf(this.lab, pieces).split(this.area.value.trimEnd());
+        this.help.textContent = `${HELP} Line 1 here is line ${before.split("\n").length} of starter.py.`;
+      }
       const [said, claims] = told(this.what, await run("run_checks", given, (text) => this.host.say(text)));
       this.claims.replaceChildren(...claims);
       this.host.say(said);

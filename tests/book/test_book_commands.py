@@ -92,7 +92,8 @@ def try_command(command, folder, scratch):
         assert done.returncode == 0 or begun, done.stdout + done.stderr
         assert "Traceback" not in done.stderr, done.stderr
     elif words[0] == "python" and words[1].endswith(".py"):
-        expect_help([sys.executable, words[1], "--help"], folder, environment)
+        where = folder if (folder / words[1]).exists() else REPO
+        expect_help([sys.executable, words[1], "--help"], where, environment)
     elif words[0] == "echo":  # a file that the next command reads
         json.loads(words[1])
     elif words[0].endswith("pip"):  # a group that is there; nothing is downloaded here

@@ -30,7 +30,7 @@ CONSTANTS = {
     "hop_us": [10, 25, 60],  # an activation handed from stage to stage, launch to arrival
     "lockstep": [0.0, 0.03, 0.08],  # kernels lose with each halving of their width, and ranks wait
     "uneven": [0.0, 0.1, 0.25],  # stages wait for the largest microbatch of a round
-    "runtime_gb": [0.4, 0.7, 1.2],  # CUDA context and libraries, per GPU
+    "runtime_gb": [0.4, 0.7, 1.2],  # what libraries take after vLLM's first look, per GPU
     "graphs_gb": [0.2, 0.5, 2.0],  # captured CUDA graphs
     "peers_gb": [0.15, 0.3, 1.0],  # NCCL's and the custom all-reduce's buffers, with tp or pp
     "activations": [0.7, 1.0, 2.5],  # times the arithmetic of planner/memory.py

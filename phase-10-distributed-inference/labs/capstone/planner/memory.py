@@ -155,7 +155,7 @@ def other_bytes(model, plan, fixed, batched_tokens, sequences):
     return {
         "activations": fixed["activations"] * (tokens + logits),
         "CUDA graphs": 0.0 if eager else fixed["graphs_gb"] * GB,
-        "CUDA context": fixed["runtime_gb"] * GB,
+        "libraries": fixed["runtime_gb"] * GB,
         "NCCL buffers": fixed["peers_gb"] * GB * (plan.gpus_per_replica > 1),
     }
 
