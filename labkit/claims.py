@@ -149,8 +149,12 @@ def settle(cases, unreached=()) -> list[dict]:
         needs = claim.get("needs")
         if claim["outcome"] == "failed" and needs and not blocking and not claim["broken"]:
             told = claim["message"].partition(" Look again at: ")[0]
-            which = "which does not pass; write that first"
-            claim.update(message=f"it needs {', '.join(needs)}, {which}. ({told})", hint="")
+            names = ", ".join(needs)
+            if claim["crashed"] and not any(f" in {name})" in told for name in needs):
+                said = f"{told} (It needs {names}, too, which does not pass.)"
+            else:
+                said = f"it needs {names}, which does not pass; write that first. ({told})"
+            claim.update(message=said, hint="")
         if claim["outcome"] == "failed" and blocking and not claim["broken"]:
             text = claims[blocking[0]]["text"]
             claim.update(

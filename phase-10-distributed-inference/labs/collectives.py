@@ -53,6 +53,7 @@ class Ledger:
 
     calls: list[Call] = field(default_factory=list)
     mark: "np.random.Generator | None" = field(default=None, repr=False)
+    alone: int = 0  # collectives of one rank, which send nothing and are no calls
 
     @property
     def operations(self) -> list[str]:
@@ -238,6 +239,8 @@ def _marked(array, parts):
 
 def _write(operation, parts, outputs, payload_bytes, sent_per_payload):
     ledgers = _ledgers.get()
+    for ledger in ledgers:
+        ledger.alone += len(parts) == 1
     if len(parts) == 1 or not ledgers:
         return
     inputs, outputs = _keep(parts), _keep(outputs)

@@ -660,7 +660,8 @@ def joined_outputs(ledger, held):
 
 def expect_blocks(given, size, num_ranks):
     if not isinstance(given, (list, tuple)) or not all(isinstance(s, slice) for s in given):
-        raise Unexpected(f"returned {kind_of(given)}, expected a list with slices only.")
+        one = f" of {type(given[0]).__name__}s" if isinstance(given, (list, tuple)) else ""
+        raise Unexpected(f"returned {kind_of(given)}{one}, expected a list of slices only.")
     edges = [[one.start, one.stop] for one in given]
     entries = range(size)
     try:
@@ -796,6 +797,11 @@ def expect_traffic(ledger, expected, num_ranks, idea):
             )
     made = [(call.operation, call.payload_bytes) for call in ledger.calls]
     if made != (expected if num_ranks > 1 else []):
+        if not made and ledger.alone > 1:
+            raise Unexpected(
+                f"made {ledger.alone} collectives of one rank each, which send nothing. Look again "
+                "at: one call takes the list of all ranks' arrays."
+            )
         said, want = map(in_words, (made, expected if num_ranks > 1 else []))
         raise Unexpected(f"made {said}, expected {want}. Look again at: {idea}.")
 

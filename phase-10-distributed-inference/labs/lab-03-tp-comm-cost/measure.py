@@ -232,7 +232,7 @@ def main():
     if backend == "gloo" and max(ranks) > os.cpu_count():
         print(f"{max(ranks)} processes shared {os.cpu_count()} processors, with whatever else ran")
     print(report(lab, table, constants, protocols))
-    if off := off_the_line(lab, runs, constants, protocols):
+    if not remark and (off := off_the_line(lab, runs, constants, protocols)):
         print(off)
 
     folder = Path(options.out)

@@ -122,7 +122,9 @@ def report(lab, rows, bandwidth, flops):
         table.append([*asked, products, step, over, launched])
     said = "products: with the matrices alone. step: with the small kernels and the cache, too."
     if any(row["products_s"] > row["step_s"] for row in rows):
-        said += " They take longer than their step: the machine is busy with something else."
+        said += " Some products take longer than their step: other programs use this machine."
+    if any(row[5].startswith("0.") for row in table[1:]):
+        said += " A step below its floor: something else ran while the floor was measured. Again!"
     return "\n".join([*columns(table, "rrrrrrr"), said])
 
 
