@@ -48,6 +48,7 @@ pauses = sum(box8["terms"][name] for name in ("gaps", "host", "waits"))
 asked = [("H100", "NVLink 4"), ("H100", "400 GbE")]
 asked += [(gpu, "10 GbE") for gpu in ("H100", "A100", "L40S")]
 rows, verdicts, wins = zip(*(figures.tables.two_gpus(*two) for two in asked), strict=True)
+rows = [[*row[:3], *row[4:]] for row in rows]  # without the verdict: who pays less than it saves
 
 nvlink = (lab03.LINKS["NVLink 4"][name] for name in ("c_s", "a_s", "busbw_bytes_per_s"))
 # A low latency and a low bandwidth make the crossover small.

@@ -29,7 +29,7 @@ for name, kv_heads, head_bytes in (
     per = [lab05.cache_bytes_per_token(kv_heads, head_bytes, p, False) for p in (1, 8)]
     dp = lab05.cache_bytes_per_token(kv_heads, head_bytes, 8, True)
     gain = per[0] / per[1], 8 * per[0] / dp
-    cache_rows.append([name, *(f"{n:,}" for n in (*per, dp)), *(f"{g:.0f} x" for g in gain)])
+    cache_rows.append([name, *(f"{n:,}" for n in (per[1], dp)), *(f"{g:.0f} x" for g in gain)])
 
 rng = np.random.default_rng(6)
 q, k, v = (rng.standard_normal(shape) for shape in ((4, 8), (10, 4, 8), (10, 4, 8)))
@@ -40,7 +40,7 @@ most = e.room(8000, e.PLANS[0])
 long_context = {
     p: e.step_ms(most, 8000, plan) for p, plan in zip(("tp", "ep", "dp"), e.PLANS, strict=True)
 }
-gains = [gain for row in cache_rows[:2] for gain in row[4:]]
+gains = [gain for row in cache_rows[:2] for gain in row[3:]]
 
 
 def error(output):

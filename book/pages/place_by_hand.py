@@ -193,7 +193,7 @@ messages = by_hand(
 
 named = {
     f"gaps (61 × {t['layer_us']:.0f} + 58 × {t['experts_us']:.0f} µs)": ["gaps", "launches"],
-    f"waits ({4 * t['lockstep']:.0%} of all these)": ["waits"],
+    f"waits ({t['lockstep']:.0%} of all these for each of four doublings)": ["waits"],
     "the host": ["host"],
 }
 rest_ms = {name: 1e3 * sum(c.terms[term] for term in terms) for name, terms in named.items()}
