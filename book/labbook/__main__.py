@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from labkit.loading import choose_lab, find_labs
+from labkit.tasks import tasks_of
+
 from .bundle import bundle
 from .cache import Cache, fingerprint
 from .chapter import Build, render
@@ -30,7 +33,7 @@ def main() -> int:
     pages = list(chapters(book["items"]))
     for page in pages:
         try:
-            text = render(page["content"], str(page["source_path"]), build)
+            text = task_names(render(page["content"], str(page["source_path"]), build))
             text += "\n\n<lab-record></lab-record>\n" if "<lab-guess" in text else ""
             page["content"] = tooltips(text, terms) + scripts(text, root / "src" / "widgets", runs)
         except BookError as error:
@@ -73,6 +76,22 @@ def glossary(file: Path) -> dict[str, str]:
         plain = " ".join(re.sub(r'[*`"]', "", plain).split())
         found[anchor] = re.split(r"(?<=\.)\s", plain)[0]
     return found
+
+
+def task_names(text: str) -> str:
+    """Headings `Task 3` say the first function of it, which the side bar shows; links stay."""
+
+    def named(match: re.Match[str]) -> str:
+        first, *more = (task.function for task in tasks if task.number == int(match["number"]))
+        stretch = match["stretch"] or ""
+        anchor = f"task-{match['number']}" + "-stretch" * bool(stretch)
+        return f"{match['what']}: {first}{', …' * bool(more)}{stretch} {{#{anchor}}}"
+
+    if not (found := re.search(r'<lab-task lab="([\w-]+)"', text)):
+        return text
+    tasks = tasks_of(choose_lab(found[1], find_labs())).values()
+    heading = r"(?m)^(?P<what>#+ Task (?P<number>\d+))(?P<stretch> \(stretch\))?$"
+    return re.sub(heading, named, text)
 
 
 def tooltips(text: str, terms: dict[str, str]) -> str:
