@@ -28,7 +28,7 @@ rows = [
     [
         f"more than {n}",
         human_bytes(size),
-        "Another model runs beside it, such as the draft of speculative decoding.",
+        "A second model runs beside it, as in speculative decoding.",
     ],
     [
         n,
