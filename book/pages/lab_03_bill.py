@@ -85,7 +85,7 @@ share_rows = [
     ["messages + an eighth of it", f"{of_floor:.0%}", "how far the split itself can still go"],
     ["a real step, by the planner", f"{nccl_share:.0%}", "what a user would notice"],
     [
-        "the same step, by the planner's engine kernel, as drawn",
+        "the same, its messages by the engine's kernel",
         f"{engine_share:.0%}",
         "what is left of it in an engine",
     ],

@@ -144,7 +144,7 @@
           ? ""
           : `${best.messages} messages of ${bytes(best.payload)}; ${bound}-bound. Latency and bytes weigh the same at ${crossovers[0]} to ${crossovers[1]}. ` +
             `A step takes ${time(best.weights_s)} to read the weights and ${time(best.arithmetic_s)} to multiply them. ` +
-            `Splitting saves ${time(best.saved_s)} of that and costs ${time(best.paid_s)} to ${time(worst.paid_s)}: it ${verdict}.`;
+            `Splitting saves ${time(best.saved_s)} of one rank's step and costs ${time(best.paid_s)} to ${time(worst.paid_s)}: it ${verdict}.`;
     }
   }
   customElements.define("communication-bill", CommunicationBill);
