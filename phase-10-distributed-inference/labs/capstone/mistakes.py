@@ -89,6 +89,13 @@ A start that loads its weights may still end in "No available memory for the cac
     sequence_kv_bytes(layers, tokens, tp_size) <= free  ->  weights_bytes <= budget
     low == full_context  ->  weights_bytes <= budget
 
+memory_verdicts__every_token_costs_as_much
+every token is taken to cost what the first one does.
+A window stops growing, and a state is all there with the first token: search, and do not divide.
+    low, high = 0, full_context
+    ->  low = high = min(full_context, int(max(0, free) // sequence_kv_bytes(layers, 1, tp_size)))
+    low == full_context  ->  sequence_kv_bytes(layers, full_context, tp_size) <= free
+
 memory_verdicts__no_more_than_the_model_can
 tokens above full_context are taken for full_context.
 Whether a model can is another question than whether memory can; a longer one is asked for as well.
@@ -139,6 +146,12 @@ All its tokens pass through them, in one step.
 prefill_compute_s__linear
 a prompt twice as long takes twice as long.
 At 32 Ki tokens of a 70 B model attention's square is a good part of it.
+    weights_s + 2 * 2 * pairs * attention_width / flops_per_s  ->  weights_s
+
+prefill_compute_s__attention_behind_the_reading
+attention's arithmetic is hidden behind the reading of the weights.
+It comes after each layer's weights: they are read and multiplied at the same time, then it follows.
+    0, macs, prompt_tokens  ->  0, macs + 2 * pairs * attention_width / prompt_tokens, prompt_tokens
     weights_s + 2 * 2 * pairs * attention_width / flops_per_s  ->  weights_s
 
 prefill_compute_s__whole_square
@@ -456,6 +469,11 @@ look_at_stages__between_two
 of an even number of stages the typical one lies between two.
 Of two stages the slow one then is part of what is typical.
     statistics.median_low(busy)  ->  statistics.median(busy)
+
+look_at_stages__a_microbatch_for_each_stage
+the stages are counted, and taken for the microbatches.
+evidence["microbatches"] has one list for each stage; each of these has one row per microbatch.
+    len(evidence["microbatches"][0]) - 1  ->  len(evidence["microbatches"]) - 1
 
 look_at_stages__pace_alone
 the cost is that of the pace, without the fill and the drain.

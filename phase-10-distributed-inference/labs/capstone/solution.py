@@ -96,6 +96,7 @@ def memory_verdicts(
     "weights_load", "tokens_fit", "full_context_fits" (bools; the first asks for weights alone, the
     others for one sequence beside everything else),
     "longest_context" (tokens of the longest sequence that fits, at most full_context; 0: none)}.
+    The planner asks often, and bytes grow with the tokens: halve the range, and do not count up.
     ValueError unless utilization is above 0 and at most 1 and the byte counts are numbers.
     """
     # BEGIN SOLUTION (task 3)

@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [4479c7d2586a]
+# capstone starter: write where NotImplementedError stands. [9465ba9ce3ba]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -79,6 +79,7 @@ def memory_verdicts(
     "weights_load", "tokens_fit", "full_context_fits" (bools; the first asks for weights alone, the
     others for one sequence beside everything else),
     "longest_context" (tokens of the longest sequence that fits, at most full_context; 0: none)}.
+    The planner asks often, and bytes grow with the tokens: halve the range, and do not count up.
     ValueError unless utilization is above 0 and at most 1 and the byte counts are numbers.
     """
     raise NotImplementedError(
