@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import json
 import statistics
+import sys
 from pathlib import Path
 
 from live import run
@@ -115,13 +116,23 @@ def _ms(times_us):
     return " ".join(f"{time_us / 1e3:.1f}" for time_us in times_us)
 
 
+def asked_by_diagnose(lab, evidence):
+    """The names of all functions that the learner's diagnose calls; none where it raises."""
+    names = set()
+    try:
+        sys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))
+        lab.diagnose(evidence)
+    except Exception:  # diagnose has a line of its own among the steps
+        names.clear()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
 def steps(lab, evidence):
     """Print what each function that is written makes of it; whether diagnose is."""
     kind = next(key for key in STEPS if key in evidence)
-    try:
-        used = lab.diagnose(evidence)["numbers"]
-    except Exception:  # diagnose has a line of its own below
-        used = None
+    asked_for = asked_by_diagnose(lab, evidence)
     for name in [*STEPS[kind].split(), "diagnose"]:
         direct = name in ("share_waited", "stage_times")
         of_link = name in ("decode_transfer", "link_line", "look_at_link")
@@ -134,7 +145,7 @@ def steps(lab, evidence):
                 asked = lab.all_reduces(evidence)
             found = getattr(lab, name)(asked)
             told = "" if name == "diagnose" else IN_MS.get(name, _brief)(found)
-            if used and name.startswith("look_at_") and not found["numbers"].keys() <= used.keys():
+            if asked_for and name.startswith("look_at_") and name not in asked_for:
                 told += "  (diagnose did not ask)"
         except NotImplementedError:
             print(f"  {name:20}not written yet")
