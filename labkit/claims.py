@@ -150,10 +150,11 @@ def settle(cases, unreached=()) -> list[dict]:
         if claim["outcome"] == "failed" and needs and not blocking and not claim["broken"]:
             told = claim["message"].partition(" Look again at: ")[0]
             names = ", ".join(needs)
+            fail, them = ("does", "that") if len(needs) == 1 else ("do", "them")
             if claim["crashed"] and not any(f" in {name})" in told for name in needs):
-                said = f"{told} (It needs {names}, too, which does not pass.)"
+                said = f"{told} (It needs {names}, too, which {fail} not pass.)"
             else:
-                said = f"it needs {names}, which does not pass; write that first. ({told})"
+                said = f"it needs {names}, which {fail} not pass; write {them} first. ({told})"
             claim.update(message=said, hint="")
         if claim["outcome"] == "failed" and blocking and not claim["broken"]:
             text = claims[blocking[0]]["text"]

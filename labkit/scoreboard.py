@@ -149,7 +149,8 @@ class Scoreboard:
     def _draw(self, out, entries, only_at_hand):
         """One lab's whole screen; of several starters' only that of the labs at work."""
         course = sorted(entries, key=lambda one: place_in_course(one[0]))
-        screens = [Screen(out, lab, self.which, entry) for lab, entry in course]
+        complete = [lab.name for lab, one in course if complete_but_for_its_stretch(lab, one)]
+        screens = [Screen(out, lab, self.which, entry, complete) for lab, entry in course]
         if self.which == "solution" or len(screens) < 2:
             for screen in screens:
                 screen.draw(only_at_hand)
@@ -179,8 +180,9 @@ class Scoreboard:
 class Screen:
     """One lab's part of the screen."""
 
-    def __init__(self, out, lab, which, entry):
+    def __init__(self, out, lab, which, entry, complete=()):
         self.out, self.lab, self.which, self.entry = out, lab, which, entry
+        self.complete = complete  # names of labs of this run
 
     @property
     def done(self):
@@ -347,8 +349,9 @@ class Screen:
     def _after(self):
         """What follows a finished lab."""
         names = list(course_of(self.lab))
-        if self.lab.name in names[:-1]:
-            return f"{names[names.index(self.lab.name) + 1]}, or this lab's bug hunts in the book"
+        later = names[names.index(self.lab.name) + 1 :] if self.lab.name in names else []
+        if later := [name for name in later if name not in self.complete]:
+            return f"{later[0]}, or this lab's bug hunts in the book"
         return "make labs, which shows what you have built"
 
     def _sentence(self, text, indent=15, **look):

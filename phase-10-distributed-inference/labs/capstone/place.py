@@ -265,7 +265,8 @@ def so_far(model, box, load, options):
     """What can be said before all functions are written: shapes, then one plan's memory."""
     yield from heading(model, box, load)
     legal, forbidden = plans.legal_plans(model, box)
-    yield f"{len(legal)} legal plans" + f"; not legal: {', '.join(forbidden)}" * bool(forbidden)
+    others = f"; not legal: {', '.join(forbidden)}" * bool(forbidden)
+    yield counted(len(legal), "legal plan") + others
     candidates = [plans.untimed(model, box, one, load) for one in legal]
     smallest = plans.smallest(candidates)
     shown = named(candidates, options.plan) if options.plan else smallest
@@ -275,13 +276,17 @@ def so_far(model, box, load, options):
     yield from report.memory_lines(shown, box)
 
 
+def counted(number, thing):
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def heading(model, box, load):
     """Whose functions answer, and what is asked."""
-    size = models.total_elements(model) / 1e9
+    size, gpus = models.total_elements(model) / 1e9, box.nodes * box.gpus_per_node
     yield labs.answered_by()
     yield (
         f"{model.name}: {size:.1f} B parameters, {model.quantisation.name}; "
-        f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {box.nodes * box.gpus_per_node} GPUs; "
+        f"{box.nodes} x {box.gpus_per_node} {box.gpu} = {counted(gpus, 'GPU')}; "
         f"{load.concurrency} clients, {load.prompt} tokens in, {load.output} out"
     )
 
@@ -297,7 +302,8 @@ def text(a):
     yield from report.memory_lines(shown, box)
     if shown.times:
         yield from report.term_lines(shown)
-    yield f"\nAll {len(a.candidates)} legal plans, best tokens/s per GPU first"
+    many = len(a.candidates)
+    yield f"\n{'All ' * (many > 1)}{counted(many, 'legal plan')}, best tokens/s per GPU first"
     limit = len(a.candidates) if a.options.all else 12
     limits = (a.options.ttft, a.options.tpot)
     yield from report.table_lines(a.candidates, choice, box.price_per_gpu_hour, limit, limits)

@@ -36,7 +36,8 @@ def _start_up(evidence):
         world = (process["rank"], process["world_size"])
         rows.append([number, *world, weights, cache["kv_heads"], cache["blocks"]])
     heads = evidence["plan"].get("model", {}).get("num_key_value_heads")
-    return columns(rows, "rrrrrr") + [f"the model has {heads} KV heads"] * bool(said)
+    has = f"the model has {heads} KV head{'s' * (heads != 1)}"
+    return columns(rows, "rrrrrr") + [has] * bool(said)
 
 
 def _cores(evidence):
