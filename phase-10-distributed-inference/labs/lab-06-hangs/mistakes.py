@@ -31,6 +31,11 @@ The collectives are read a moment later: what they say of that moment is progres
 
 Rejected by: test_is_hung__a_busy_core_is_work_only_outside_a_collective
 
+is_hung__the_mean_of_those_outside
+the ranks outside of collectives are held against WORKING by their mean.
+One that works is enough, however many are idle beside it.
+    after_s - before_s >=  ->  _mean_used_s(evidence) >=
+
 is_hung__more_than_a_tenth
 a tenth of a core is not yet work, only more of it.
 WORKING is the least that is work.
@@ -380,6 +385,11 @@ Then the addresses were right, and what came later is another story.
     if all(rank["met"] for rank in ranks):
     ->  if all(rank["met"] for rank in ranks) and not first_to_end(ranks):
 
+never_met__who_waited_at_the_first_look
+a rank that waited for a lock file at either look is taken to wait for it.
+It got the lock since: given_evidence.locked looks at the second one.
+    locked(ranks)  ->  _locked_at_a_look(ranks)
+
 never_met__the_dead_before_the_lock
 a rank that ended comes before one that waits for a lock file.
 Whoever waits for a dead process's lock makes others give up and end: they are its victims.
@@ -415,6 +425,11 @@ slowest__collectives_that_some_list
 collectives count that only some ranks of their group still list.
 Whoever lists more of them gathers more seconds, and need not be late.
     if len(times) == len(evidence["groups"][group]):  ->  if times:
+
+slowest__the_first_is_a_warm_up
+the first collective of each group is left out.
+Whoever came late there kept the others waiting as well: all that all list count.
+    for one in rank["collectives"]:  ->  for one in [c for c in rank["collectives"] if c["number"]]:
 
 slowest__three_times_is_slow
 a pace of exactly three times the usual one is called slow.
@@ -483,6 +498,11 @@ A rank that died before it met the others will never meet them: the start is not
     if not all(rank["met"] for rank in ranks):
     ->  if not all(rank["met"] for rank in ranks if rank["exit"] is None):
 
+slowest__the_pace_of_a_start
+a start at a slow pace is asked who comes latest.
+While some rank has not met, nothing is late yet: who works, holds it up.
+    for rank in ranks):  ->  for rank in ranks) and pace_s(evidence) <= 3 * evidence["pace_s"]:
+
 slowest__always_ten_seconds
 ten seconds are taken for the time between the looks.
 That time stands in evidence["looks_s"].
@@ -499,6 +519,12 @@ diagnose_hang__the_rank_in_most_links
 where no rank is in all broken links, those in most of them are named.
 Then no one card explains them: all ends are named.
     sorted(set.intersection(*ends) or set.union(*ends))  ->  _in_most(ends)
+
+diagnose_hang__the_largest_messages_only
+of broken links only those of the largest messages count.
+A link that spoils small ones is broken too.
+    for source, to, _ in links]
+    ->  for source, to, n in links if n == max(size for *_, size in links)]
 
 diagnose_hang__every_signal_is_a_kill
 every negative exit is a kill.
@@ -636,6 +662,12 @@ What is spoiled may lie in the middle.
     group.receive(size, source)  ->  group.receive(size, source)[:: size - 1 or 1]
     pattern(source, group.rank, size):  ->  pattern(source, group.rank, size)[:: size - 1 or 1]:
 
+links_work__compares_the_sum_and_the_ends
+the sums, the first and the last values are compared.
+Two values between the ends may be exchanged.
+    group.receive(size, source)  ->  _sum_and_ends(group.receive(size, source))
+    pattern(source, group.rank, size):  ->  _sum_and_ends(pattern(source, group.rank, size)):
+
 links_work__compares_the_set
 the values are compared without their order.
 A message whose halves are exchanged has all its values.
@@ -672,6 +704,21 @@ A message meant for another rank would look right.
     group.send(pattern(group.rank, to, size), to)  ->  group.send(pattern(group.rank, 0, size), to)
     != pattern(source, group.rank, size)  ->  != pattern(source, 0, size)
 """
+
+
+def _mean_used_s(evidence):
+    outside = [rank for rank in evidence["ranks"] if rank["exit"] is None and not now_in(rank)]
+    return sum(rank["cpu_s"][1] - rank["cpu_s"][0] for rank in outside) / len(outside)
+
+
+def _locked_at_a_look(ranks):
+    tops = [[stack[0] for stack in rank["stacks"] if stack] for rank in ranks]
+    waits = [any(top.startswith("file_baton") for top in own) for own in tops]
+    return [n for n, rank in enumerate(ranks) if waits[n] and rank["exit"] is None]
+
+
+def _sum_and_ends(values):
+    return sum(values), values[0], values[-1]
 
 
 def _in_most(ends):

@@ -394,7 +394,7 @@ def still(chance):
     """
     size = chance.choice((2, 3, 4, 5, 6, 12))
     names = chance.sample(("tp", "ep", "pp", "dp"), chance.randint(1, 3))
-    groups = {name: sorted(chance.sample(range(size), chance.randint(2, size))) for name in names}
+    groups = {name: sorted(chance.sample(range(size), chance.randint(1, size))) for name in names}
     place = Places(chance, groups, size)
     odds, outside = chance.choice((0, 0.3)), ("idle", "lock", "raised")
     doing = [chance.choice(outside) for _ in range(size)]

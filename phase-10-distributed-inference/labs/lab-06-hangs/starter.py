@@ -1,4 +1,4 @@
-# lab-06 starter: write where NotImplementedError stands. [f10642d26f8b]
+# lab-06 starter: write where NotImplementedError stands. [e8dcc9953bd9]
 """Lab 06: from a last line and two stacks to the cause of a hang.
 
 A rank waits in a collective until the last rank of its group has come. So a hang has one question:
@@ -155,7 +155,8 @@ def diagnose_hang(evidence):
     Ask in the order of the chapter's "One page to print": what a later question finds may be the
     consequence of an earlier one. Each cause and where it sits, by what decided it:
       "links"        corrupt-link: the ranks that are in all of links, or in any if none is in all
-      "collectives"  slow, or healthy when nobody is; a disagreement; circular
+      "collectives"  when all live and it is not hung, slow, or healthy when nobody is; else a
+                     disagreement; circular
       "store", "sockets", "stacks"  of never_met: a store that is gone, an address, a lock file
       "exit"         whatever else never_met says; when all have met, the first to end: killed if
                      its exit is -9, else raised
