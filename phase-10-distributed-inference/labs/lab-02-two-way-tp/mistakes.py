@@ -99,6 +99,11 @@ Each rank rotates its own heads, all of which need the same whole table.
 
 Rejected by: test_rank_weights__counts_each_term_on_each_stage
 
+rank_weights__a_tied_embedding_on_every_stage
+a tied embedding is held by every stage of a pipeline.
+The first stage looks tokens up in it, and the last multiplies by it; those between need none.
+    if on_stage(  ->  if parameter["where"] == "both" or on_stage(
+
 rank_weights__divides_the_hidden_size_by_the_heads
 the rope table is as wide as hidden_size / num_heads.
 A head's width is a number of its own: Qwen3-32B has 5120 / 64 = 80, and a head_dim of 128.

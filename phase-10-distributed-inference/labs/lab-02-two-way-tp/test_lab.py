@@ -111,7 +111,7 @@ def test_rank_weights__counts_each_term_on_each_stage(lab):
     cases = [
         *[("tiny", tp_size, 1) for tp_size in (1, 2, 4)],
         *[("tiny, 7 layers", tp_size, pp_size) for tp_size in (1, 2) for pp_size in (2, 3, 7)],
-        *[("tiny, one KV head, tied", 4, pp_size) for pp_size in (1, 2)],
+        *[("tiny, one KV head, tied", 4, pp_size) for pp_size in (1, 2, 3)],
         ("tiny, wide heads, float32", 2, 2),
         ("tiny, experts", 2, 1),
         ("tiny, YaRN", 2, 1),
@@ -382,9 +382,12 @@ def test_which_split__finds_the_split_that_was_applied(lab):
     for model, gib, tp_size, pp_size in cases:
         explained = expected_splits(model, gib, tp_size, pp_size)
         split = lab.which_split(model, gib, tp_size, pp_size)
-        if split not in explained:
+        right = next((one for one in explained if one == split), None)
+        if right is None:
             idea = what_explains(split, explained, gib, tie=gib == half_way / GIB)
             expect_equal(split, explained[0] if explained else None, idea=idea)
+        else:
+            expect_equal(split, right)  # 5.0 is no int
 
 
 def what_explains(split, explained, gib, tie):
@@ -629,7 +632,7 @@ def test_collectives_per_step__as_workers_counted_them(lab):
             steps = report["steps_together"]
             check_bill(lab, recorded["config"], recorded["tp_size"], steps, [6, 11], name)
     chance = random.Random(18)
-    drawn = (chance.randint(30, 999), chance.randint(2, 29), 2)
+    drawn = (chance.randint(30, 999), chance.randint(9, 29), 2)
     for model, tp_size in itertools.product(
         [MODELS["qwen3-32b"], MODELS["opt-1.3b"], *drawn_models()], [1, 2, 4, 8]
     ):
