@@ -56,6 +56,11 @@ a KV head is divided among the ranks that share it.
 A rank of 16 beside 8 KV heads holds one whole head; half a head cannot be attended to.
     max(1, layer["kv_heads"] // tp_size)  ->  layer["kv_heads"] / tp_size
 
+sequence_kv_bytes__heads_of_a_node
+heads are divided over eight ranks at most.
+tp_size says over how many; nodes do not matter to what a rank holds.
+    layer["kv_heads"] // tp_size  ->  layer["kv_heads"] // min(tp_size, 8)
+
 sequence_kv_bytes__keys_only
 keys are counted and values forgotten.
 Attention weighs the values by what the keys say; both stay.
@@ -214,7 +219,7 @@ Throughput per GPU grows with the batch, and so does the time of every token.
     filter(within, plans)  ->  plans
 
 choose__whole_tokens
-rates are rounded to whole tokens before they are compared.
+rates are rounded before they are compared.
 A tie is a tie only where the rates are equal: the better plan may be better by a fraction.
     return plan["tokens_per_s"][which] / plan["num_gpus"]
     ->  return round(plan["tokens_per_s"][which] / plan["num_gpus"])
@@ -508,7 +513,7 @@ The first cause is the answer, and so is its cost.
     cost=1 - 1 / engines  ->  cost=1 - 1 / max(engines, copies)
 
 look_at_start_up__whole_engines
-engines are counted in whole ones.
+fewer than two engines are taken for one.
 Six planned ranks in worlds of four are one and a half: that plan runs nowhere either.
     engines > 1  ->  engines >= 2
 

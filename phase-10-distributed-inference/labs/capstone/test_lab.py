@@ -76,6 +76,7 @@ def test_split_faults__name_everything_that_does_not_divide(lab):
         shape(52, 52, 60, intermediate_size=(17920, 1)),
         shape(24, 6, 4, a=(96, 1), b=(1000, 1)),
         shape(64, 8, 80, x=(29568, 1)),
+        shape(64, 1, 80),  # many more ranks than KV heads
     ]
     draw = random.Random(81)
     for _ in range(5):
@@ -165,7 +166,7 @@ def test_sequence_kv_bytes__heads_are_divided_and_held_again(lab):
     """A rank keeps the KV heads its queries read, never less than one."""
     draw = random.Random(84)
     for tokens, tp in itertools.product([0, 1, draw.randint(2, 300)], [1, 2, 4, 8, 16, 32]):
-        for heads, count in [(8, 32), (4, draw.randint(1, 99)), (1, draw.randint(1, 99))]:
+        for heads, count in [(8, 32), *((n, draw.randint(1, 99)) for n in (1, 4, 32))]:
             layers = [FULL | {"kv_heads": heads, "count": count, "head_dim": draw.randint(1, 256)}]
             expected = kept_by_appending(layers, tokens, tp)
             idea = "a key and a value of each token, in each layer, of each head this rank holds"
@@ -254,8 +255,8 @@ def test_memory_verdicts__of_an_h100(lab):
     """80 GB is a label: a 72 B loads on two H100, its context does not."""
     layers, draw = [FULL | {"count": 80}], random.Random(86)
     weights, other = draw.uniform(71.5, 73.5) * GB, draw.uniform(2, 3.5) * GB
-    # on eight, a much longer one does; whoever counts up to half a million tokens takes seconds
-    for tp, full in ((2, 32_768), (8, 200_000), (4, 10_000_000)):
+    # on eight, a much longer one does; whoever counts up to a million tokens takes seconds
+    for tp, full in ((2, 32_768), (2, 1), (8, 200_000), (8, 10_000_000)):
         mine = weights * 2 / tp
         asked = (81_559 * 2**20, 0.92, mine, other, layers, tp, 2000, full)
         began_s = time.perf_counter()
@@ -267,7 +268,7 @@ def test_memory_verdicts__of_an_h100(lab):
             )
         longest = min(full, int(free // (2 * 80 * (8 // tp) * 128 * 2)))
         close(got["kv_bytes"], free, "of all bytes that the driver reports, not of the label's")
-        expected = {"weights_load": True, "tokens_fit": True, "full_context_fits": full == 200_000}
+        expected = {"weights_load": True, "tokens_fit": True, "full_context_fits": longest == full}
         for key, value in (expected | {"longest_context": longest}).items():
             expect_equal(got[key], value, part=f"[{key!r}]", idea=VERDICTS[key])
 
@@ -477,7 +478,7 @@ def expect_choice_at_the_limits(lab):
     """Limits that nobody keeps, ties, near ties, and intervals that just touch."""
     eight, one = candidate("eight", 8, 0.1, 0.035, 800), candidate("one", 1, 0.1, 0.035, 100)
     even = [candidate(name, 1, 0.1, 0.02, 200, spread=1.0) for name in "ba"]
-    near = [candidate("b", 1, 0.1, 0.02, 200.6), candidate("a", 2, 0.1, 0.02, 401.208)]
+    near = [candidate("b", 1, 0.1, 0.02, 200.6), candidate("a", 2, 0.1, 0.02, 401.200002)]
     none = {"choice": None, "runner_up": None, "close": False}
     for plans, limits, expected, idea in [
         ([one], (None, 0.03), none, "the typical time keeps a limit; no plan does, so None"),
@@ -485,7 +486,7 @@ def expect_choice_at_the_limits(lab):
         ([one], (None, 0), none, "None is no limit, 0 is one that nobody keeps"),
         ([eight, one], (None, None), ["one", "eight"], "100 a GPU each: a tie, for fewer GPUs"),
         (even, (None, None), ["b", "a"], "a tie goes to the earlier"),
-        (near, (None, None), ["a", "b"], "200.604 tokens/s per GPU are more than 200.6: no tie"),
+        (near, (None, None), ["a", "b"], "200.600001 tokens/s per GPU are more than 200.6: no tie"),
     ]:
         if expected is not none:
             expected = {"choice": expected[0], "runner_up": expected[1], "close": True}
@@ -550,7 +551,8 @@ def test_regret__is_what_the_choice_costs(lab):
         predicted = dict(draw.sample(list(predicted.items()), 3))  # names have no order
         chosen = sorted(predicted, key=lambda name: predicted[name])[-1]
         expected = (best - measured[chosen]) / best
-        got = lab.regret(predicted, measured)
+        slow = draw.choice((1, 1e-3))  # of the same plans, rates below 1
+        got = lab.regret(predicted, {name: rate * slow for name, rate in measured.items()})
         idea = "measured: best less choice, as a part of the best"
         expect_close(got, expected, atol=1e-12, idea=idea)
     others = {"TP2": 1.0, "TP4": 2.0, "TP16": 3.0}, {"TP2": 1.0}, {}, measured | {"TP16": 3.0}
@@ -738,6 +740,7 @@ def expect_parts(got, expected, idea):
 
 def expect_numbers(got, expected, idea, part=""):
     """A list of these numbers, ints or floats."""
+    got = got.tolist() if hasattr(got, "tolist") else got  # an array is as good as a list
     if not isinstance(got, (list, tuple)) or len(got) != len(expected):
         expect_equal(got, expected, part=part, idea=idea)
     for place, (one, other) in enumerate(zip(got, expected, strict=True)):
