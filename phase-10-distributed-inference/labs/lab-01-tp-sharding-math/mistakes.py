@@ -268,6 +268,13 @@ the rank's partial sum is returned without the all-reduce.
 Wo's product with some of the heads is one addend of each output.
     group.all_reduce(causal_attention(q, k, v) @ Wo.T)  ->  causal_attention(q, k, v) @ Wo.T
 
+attention_rank__reduces_the_heads
+the all-reduce stands before Wo.
+Each rank's product is of other heads: adding them mixes head 0 with the first of every rank. What
+adds up is the outputs, after Wo.
+    group.all_reduce(causal_attention(q, k, v) @ Wo.T)
+    ->  group.all_reduce(causal_attention(q, k, v)) @ Wo.T
+
 attention_rank__scales_by_the_ranks
 the sum over the ranks is divided by their number.
 The ranks hold other heads, not samples of the same one: their outputs add.
@@ -292,6 +299,11 @@ The value is right, but p partial sums travel where one sum is enough: p / 2 tim
     ->  all_gather((causal_attention(q, k, v) @ Wo.T)[None], axis=0).sum(axis=0)
 
 Rejected by: test_embedding_rank__gives_every_token_its_row
+
+embedding_rank__takes_the_largest_token_for_the_last
+the vocabulary is taken to end with the largest token of the call.
+A prompt holds few of the tokens that there are: the rank's rows say how many it owns.
+    group.rank * len(E)  ->  group.rank * (token_ids.max() // group.size + 1)
 
 embedding_rank__forgets_the_mask
 tokens of other ranks are looked up too, at a wrapped-around row, and added.
@@ -539,3 +551,16 @@ def attention_rank__keeps_the_sum_on_rank_0(x, Wq, Wk, Wv, Wo, head_dim, group):
     partial = causal_attention(q, k, v) @ Wo.T
     total = group.all_reduce(partial)
     return total if group.rank == 0 else partial
+
+
+def attention_rank__scatters_the_tokens_and_gathers_them(x, Wq, Wk, Wv, Wo, head_dim, group):
+    """where the ranks divide the tokens, a reduce-scatter and an all-gather are the all-reduce.
+
+    The bytes are the same, and two launches are paid instead of one.
+    Rejected by: test_attention_rank__makes_one_all_reduce
+    """
+    q, k, v = ((x @ W.T).reshape(len(x), -1, head_dim) for W in (Wq, Wk, Wv))
+    y = causal_attention(q, k, v) @ Wo.T
+    if len(y) % group.size:
+        return group.all_reduce(y)
+    return group.all_gather(group.reduce_scatter(y, axis=0), axis=0)
