@@ -506,6 +506,12 @@ attention's weights are divided under data-parallel attention too.
 Each rank runs whole attention for its own requests: it holds all of it.
     attention_bytes * copies  ->  attention_bytes
 
+requests_that_fit__holds_all_of_attention_first
+nothing fits where one rank cannot hold all of attention, under tensor parallelism too.
+There each rank holds its part of attention.
+    copies = num_ranks if attention_dp else 1
+    ->  copies = (num_ranks if attention_dp else 1) * (memory_bytes >= attention_bytes)
+
 requests_that_fit__copies_the_experts
 the experts are copied onto every rank under data-parallel attention.
 That would be replicas. Here the experts stay divided, which is the point.
@@ -659,6 +665,11 @@ It asks as all do, after every check_every steps, and makes dummies until then.
     -(-max(work) // check_every) * check_every
     ->  (-(-max(work) // check_every) * check_every if len(work) > 1 else work[0])
 
+steps_of_lockstep__asks_after_16_at_the_latest
+the ranks ask after 16 steps, where check_every is more.
+They make all of check_every steps between two questions.
+    // check_every) * check_every  ->  // min(check_every, 16)) * min(check_every, 16)
+
 steps_of_lockstep__rounds_down
 the steps are rounded down to a multiple of check_every.
 The last rank would be cut off.
@@ -681,6 +692,11 @@ a rank without a batch does not come to the step.
 The sparse layers are collectives: every rank must come, with an empty batch if need be.
     group.all_gatherv(batches[step] if step < len(batches) else np.zeros((0, hidden_size)))
     ->  step < len(batches) and group.all_gatherv(batches[step])
+
+lockstep_rank__brings_batches_three_wide
+an empty batch is three numbers wide, whatever hidden_size is.
+Arrays that are gathered may differ in length and in nothing else.
+    np.zeros((0, hidden_size))  ->  np.zeros((0, 3))
 
 lockstep_rank__repeats_its_last_batch
 an idle rank brings its last batch again.
@@ -722,6 +738,11 @@ experts_s__takes_the_mean_rank
 the mean part's rows are taken, not the busiest's.
 All ranks wait for the busiest.
     rows = busiest * tokens  ->  rows = tokens
+
+experts_s__takes_no_token_for_one
+no token is taken for one.
+A step of dummies reads no expert.
+    tokens)  ->  max(tokens, 1))
 
 experts_s__reads_more_than_it_has
 the busiest part touches more experts than it has.
