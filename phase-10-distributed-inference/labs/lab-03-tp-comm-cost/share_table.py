@@ -35,17 +35,15 @@ WITHIN = (
     ("70B", "H100", "NCCL"),
     ("70B", "H100", "vLLM graph"),
 )
-# TP=2 across two nodes on 10 GbE over TCP sockets. The CPU reads 200 GB/s.
+# TP=2 across two nodes on 10 GbE over TCP sockets.
 ACROSS = (
     ("8B", "A100"),
     ("8B", "H100"),
     ("8B", "L40S"),
     ("8B", "B200"),
-    ("8B", "CPU"),
     ("70B", "A100"),
     ("70B", "H100"),
 )
-CPU_BYTES_PER_S = 200e9
 KERNELS = {
     "NCCL": ("nccl_all_reduce", None),
     "vLLM graph": ("custom_all_reduce", "CUDA graph"),
@@ -117,7 +115,7 @@ def ethernet_table(lab):
     """[(label, share %, seconds of a message)] and the latency's part of an 8 KiB message."""
     lines, middle = [], ethernet(lab)
     for model, gpu in ACROSS:
-        rate = CPU_BYTES_PER_S if gpu == "CPU" else lab.GPUS[gpu]["memory_bytes_per_s"]
+        rate = lab.GPUS[gpu]["memory_bytes_per_s"]
         _, layers, hidden = MODELS[model]
         seconds = lab.ring_all_reduce_s(2, lab.step_messages(layers, 1, hidden, 2)[1], *middle)
         lines.append((f"{model} {gpu}", 100 * share(lab, model, 2, seconds, rate), seconds))
