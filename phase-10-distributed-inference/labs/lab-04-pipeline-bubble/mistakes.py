@@ -188,6 +188,11 @@ p stages have p hops between them.
 Between p stages lie p - 1 boundaries.
     (p - 1) * hop_s  ->  p * hop_s
 
+latency_s__whole_seconds
+seconds above one are cut to whole ones.
+They may be of any size, and no part of them is too small to count.
+    return model_s + (p - 1) * hop_s  ->  return type(s := model_s + (p - 1) * hop_s)(s // 1 or s)
+
 latency_s__divided_by_p
 p stages are p times as fast for one request.
 A request passes every layer, and each stage waits for the one before: only other requests
@@ -200,6 +205,11 @@ throughput_per_s__without_bubble
 p stages always give p times the throughput.
 That is the limit for many microbatches; a batch of m pays for filling and draining.
     m / (latency_s(p, model_s, hop_s) + (m - 1) * model_s / p)  ->  p / model_s
+
+throughput_per_s__floors_whole_seconds
+whole seconds of the model are divided with //.
+5 s over 2 stages are 2.5 s each.
+    model_s / p  ->  (model_s // p if isinstance(model_s, int) else model_s / p)
 
 throughput_per_s__one_at_a_time
 a microbatch enters when the one before has left the last stage.
@@ -224,6 +234,11 @@ the stages are taken to be always busy, however few microbatches are in flight.
 A sequence's next token waits for its last one; with one microbatch in flight, p - 1 of p stages
 idle all the time. This is how a pipeline starves at low traffic.
     return in_flight / round_s  ->  return p / model_s
+
+decode_steps_per_s__floors_whole_seconds
+whole seconds of the model are divided with //.
+5 s over 2 stages are 2.5 s each.
+    model_s / p  ->  (model_s // p if isinstance(model_s, int) else model_s / p)
 
 decode_steps_per_s__by_the_latency_alone
 every microbatch in flight comes round in one latency, however many there are.

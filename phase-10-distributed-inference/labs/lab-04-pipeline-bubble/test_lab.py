@@ -41,6 +41,7 @@ def test_bubble_fraction__is_the_exact_idle_share(lab):
         expect_equal(given, expected, idea=why if rounded else idea)
     m = random.Random(1).randint(10**6, 2 * 10**6)  # two stages: each waits one tick of m + 1
     expect_equal(lab.bubble_fraction(2, m), Fraction(1, m + 1), idea=why)
+    expect_equal(lab.bubble_fraction(m, 1), Fraction(m - 1, m), idea=idea)
 
 
 @pytest.mark.points(3)
@@ -64,7 +65,7 @@ def test_bubble_fraction__lies_just_below_published_bubbles(lab):
 @pytest.mark.points(6)
 def test_schedule_grid__runs_every_microbatch_in_order(lab):
     """Every stage runs every microbatch once, in order."""
-    for p, m in (*sizes(), (2, 701), (40, 3)):
+    for p, m in (*sizes(), (2, 701), (140, 3)):
         grid = lab.schedule_grid(p, m)
         expect_rows(grid, p)
         with drawn(grid, forward_grid(p, m)):
@@ -78,7 +79,7 @@ def test_schedule_grid__runs_every_microbatch_in_order(lab):
 @pytest.mark.waits_for("test_schedule_grid__runs_every_microbatch_in_order")
 def test_schedule_grid__starts_none_early_or_late(lab):
     """No microbatch runs before its input is there, or needlessly late."""
-    for p, m in (*sizes(), (2, 701), (40, 3)):
+    for p, m in (*sizes(), (2, 701), (140, 3)):
         grid = lab.schedule_grid(p, m)
         expect_rows(grid, p)
         with drawn(grid, forward_grid(p, m)):
@@ -120,7 +121,7 @@ def test_grid_bubble__counts_the_idle_cells(lab):
     expect_equal(lab.grid_bubble([[0]]), Fraction(0), idea=idea)
     rng = random.Random(4)
     for rows, width in [(1, 1), (1, 7), (3, 5), (3, 5), (3, 5), (6, 2), (3, 1009)]:
-        for work in (0, -1, ("F", 1, 0), "a"):
+        for work in (0, -1, ("F", 1, 0), "a", "", ()):
             grid = [[rng.choice([None, work, work]) for _ in range(width)] for _ in range(rows)]
             expect_equal(lab.grid_bubble(grid), window_bubble(grid), idea=idea)
 
@@ -157,6 +158,8 @@ def test_min_microbatches__is_the_fewest(lab):
         ((8, 0.0015), 4660),  # 7/4667 is just under it, 7/4666 just over
         ((8, Fraction(1, 1500)), 10493),  # 7/10500 exactly
         ((2, 0.00007), 14285),  # no fraction with a small denominator comes near it
+        ((2, 1e-05, True), 100000),  # which Python writes so; as a binary float 99999 would pass
+        ((200, 0.99), 3),
         ((1, TENTH), 1),
         ((1, TENTH, True), 1),
     ]
@@ -204,6 +207,8 @@ def times():
     for hop_ms in (rng.randint(1, 8), 0, model_ms):
         yield Fraction(model_ms, 1000), Fraction(hop_ms, 1000)
     yield Fraction(model_ms, 1009), Fraction(rng.randint(500, 999), 1013)  # no whole ms
+    yield Fraction(rng.randint(10**5, 10**6), 1009), Fraction(rng.randint(2000, 9999), 1013)
+    yield rng.choice((101, 103, 107)), Fraction(rng.randint(10, 20), 7)  # of no p > 1 a multiple
 
 
 @pytest.mark.points(5)
@@ -212,7 +217,7 @@ def test_latency_s__gains_nothing_from_stages(lab):
     for p, (model_s, hop_s) in product((1, 2, 3, random.Random(6).randint(4, 99)), times()):
         hops = f"{counted(p - 1, 'hop')} between {p} stages" if p > 1 else "one stage has no hop"
         idea = f"a microbatch meets every layer, and {hops}"
-        expected = longest_path([model_s / p] * p, 1, hop_s)
+        expected = longest_path([Fraction(model_s) / p] * p, 1, hop_s)
         expect_seconds(lab.latency_s(p, model_s, hop_s), expected, idea=idea)
     idea = "a microbatch meets every layer, and 3 hops between 4 stages"
     expect_close(lab.latency_s(4, 0.02, 0.001), 0.023, atol=1e-12, idea=idea)
@@ -233,7 +238,7 @@ def test_throughput_per_s__nears_that_of_p_devices(lab):
             idea += "one leaves a stage's time later"
         if hop_s > model_s / p and m > 1:
             idea += ": a hop, however long, keeps no stage busy"
-        expected = m / longest_path([model_s / p] * p, m, hop_s)
+        expected = m / longest_path([Fraction(model_s) / p] * p, m, hop_s)
         expect_seconds(lab.throughput_per_s(p, m, model_s, hop_s), expected, idea=idea)
     expect_close(lab.throughput_per_s(4, 5, 0.02, 0.001), 5 / 0.043, atol=1e-9, idea=idea)
 
@@ -245,7 +250,7 @@ def test_decode_steps_per_s__starves_with_few_in_flight(lab):
     some = random.Random(8).sample(range(6, 30), 2)
     loops = [*product((1, 2, 3, 4), (1, 2, 3, 5, *some)), (2, 130), (21, 20), (21, 22)]
     for (p, in_flight), (model_s, hop_s) in product(loops, times()):
-        expected = decode_loop_rate(p, in_flight, model_s, hop_s)
+        expected = decode_loop_rate(p, in_flight, Fraction(model_s), hop_s)
         # what a round of the loop waits for, in this call
         stages, way = in_flight * model_s / p, model_s + (p - 1) * hop_s
         taken = counted(in_flight, "microbatch", "es")
@@ -283,11 +288,12 @@ def test_makespan_s__follows_the_slowest_stage(lab):
         many = [Fraction(rng.randint(1, 9)) for _ in range(40)]
         many[at] = Fraction(10)
         expect_seconds(lab.makespan_s(many, 2, 3), longest_path(many, 2, 3), idea=idea)
-    two = [Fraction(3), Fraction(4)]
-    m = rng.randint(101, 200)
+    two = [Fraction(31, 3), Fraction(43, 4)]
+    m = rng.randint(301, 400)
     expect_seconds(lab.makespan_s(two, m, 5), longest_path(two, m, 5), idea=idea)
     # 40 stage-seconds of work in a window of 4 x 19: a bubble of 9/19 instead of 3/11
     expect_seconds(lab.makespan_s([1, 1, 2, 1], 8), 19, idea=idea)
+    expect_seconds(lab.makespan_s([1, 1, 2, 1], 8, Fraction(1, 7)), 19 + Fraction(3, 7), hops)
     expect_close(lab.makespan_s([0.01, 0.02], 3, 0.5), 0.57, atol=1e-12, idea=hops)
 
 
@@ -351,7 +357,7 @@ def test_replay__starts_an_op_when_its_inputs_are_there(lab):
     expect_grid(lab.replay(order), by_hand, when(1, 2))
     rng = random.Random(4)
     # places: the rank of each stage; no stage may be there
-    for places in ([0, 1, 1, 0], [1, 0], [3, 0, 1], [0, 1, 2, 0, 1, 2], [0, 0, 1]):
+    for places in ([0, 1, 1, 0], [1, 0], [3, 0, 1], [0, 1, 2, 0, 1, 2], [0, 0, 1], [2, 1]):
         for m, ticks in ((1, (900, 1100)), (3, (1, 2)), (3, (3, 1))):
             dealt = dealt_order(places, m, rng)
             expect_grid(lab.replay(dealt, *ticks), earliest_grid(dealt, *ticks), when(*ticks))
