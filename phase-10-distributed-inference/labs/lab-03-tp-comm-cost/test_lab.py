@@ -578,7 +578,7 @@ TRUTHS = (
     (0.0, 40 * us, 1.25e9),
     (12 * us, 0.0, 3e9),
 )
-FAR = (300 * us, 60 * us, 1e8), (2 * us, 0.3 * us, 3e13)  # slow TCP; a wire wider than any
+FAR = (3000 * us, 2000 * us, 1e8), (2 * us, 0.3 * us, 3e13)  # slow TCP; a wire wider than any
 # Three points, in another order with empty ones, five.
 CHOSEN = (
     ((2, KiB), (8, KiB), (4, HUGE)),

@@ -288,7 +288,7 @@ def test_makespan_s__follows_the_slowest_stage(lab):
         many = [Fraction(rng.randint(1, 9)) for _ in range(40)]
         many[at] = Fraction(10)
         expect_seconds(lab.makespan_s(many, 2, 3), longest_path(many, 2, 3), idea=idea)
-    two = [Fraction(31, 3), Fraction(43, 4)]
+    two = [Fraction(301, 3), Fraction(403, 4)]
     m = rng.randint(301, 400)
     expect_seconds(lab.makespan_s(two, m, 5), longest_path(two, m, 5), idea=idea)
     # 40 stage-seconds of work in a window of 4 x 19: a bubble of 9/19 instead of 3/11
