@@ -640,7 +640,7 @@ def on_ranks(function, held, idea, alone=ALONE):
     """The ranks' results; held: what each rank is given; alone: the idea for one rank."""
     with record() as ledger:
         try:
-            return run_ranks(function, held)
+            results = run_ranks(function, held)
         except Deadlock as error:
             raise Unexpected(f"{error}. On a cluster they would wait for ever.") from None
         except (NotImplementedError, AssertionError):
@@ -650,6 +650,12 @@ def on_ranks(function, held, idea, alone=ALONE):
                 idea = alone
             with looking_at(SIDE_BY_SIDE if joined_outputs(ledger, held) else idea):
                 raise error
+    if len(held) > 1 and ledger.alone and not ledger.calls:
+        raise Unexpected(
+            "made a collective over a list of one rank, which reaches nobody. Look again at: "
+            "group.all_reduce(array) and its like, which the other ranks make too."
+        )
+    return results
 
 
 SIDE_BY_SIDE = (
