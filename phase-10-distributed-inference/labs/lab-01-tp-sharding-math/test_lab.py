@@ -458,7 +458,7 @@ def sequence_mlps():
         for _ in range(2):
             yield draw(tokens, few), draw(few, hidden), draw(hidden, many), num_ranks
         yield 300 * draw(num_ranks, 1), draw(1, num_ranks), draw(num_ranks, 1), num_ranks
-        # a rank's weights are square; the sum is
+        # a rank's weights are square, then the sum
         yield draw(tokens, 2), draw(2, 2 * num_ranks), draw(2 * num_ranks, 2), num_ranks
         yield draw(tokens, few), draw(few, hidden), draw(hidden, tokens), num_ranks
 

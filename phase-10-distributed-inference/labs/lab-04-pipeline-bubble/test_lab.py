@@ -208,7 +208,7 @@ def times():
         yield Fraction(model_ms, 1000), Fraction(hop_ms, 1000)
     yield Fraction(model_ms, 1009), Fraction(rng.randint(500, 999), 1013)  # no whole ms
     yield Fraction(rng.randint(10**5, 10**6), 1009), Fraction(rng.randint(2000, 9999), 1013)
-    yield rng.choice((101, 103, 107)), Fraction(rng.randint(10, 20), 7)  # of no p > 1 a multiple
+    yield rng.choice((101, 103, 107)), Fraction(rng.randint(10, 20), 7)  # no p > 1 divides it
 
 
 @pytest.mark.points(5)
