@@ -82,7 +82,7 @@ book-pdf: $(VENV)/.group-book ## print the book into out/book.pdf (needs Chromiu
 ##@ See it run
 
 .PHONY: torch
-torch: $(VENV)/.group-torch ## install Torch: lab 02's run, and what is measured here (README: CPU or CUDA build)
+torch: $(VENV)/.group-torch ## install Torch, for lab 02's run and the measurements (README: CPU or CUDA build)
 
 # An environment of its own: 2.5 GB, and it pins numpy in its own way. `make two-way` and the tests
 # marked `vllm` start this interpreter (or the one $LAB_VLLM_PYTHON names).

@@ -98,7 +98,7 @@ def command(lab, limits):
     for shared in lab.path.parent.glob("*.py"):  # collectives, arguments
         words += ["--ro-bind", str(shared), f"{labs}/{shared.name}"]
     words += ["--chdir", COURSE, "--remount-ro", "/dev", "--remount-ro", "/", "--"]
-    words += [str(Path(sys.executable).resolve()), "-ISB", "/within/worker.py"]
+    words += [str(Path(sys.executable).resolve()), "-ISB", "-Wignore", "/within/worker.py"]
     return [*words, own, json.dumps(limits.of_a_process())]
 
 

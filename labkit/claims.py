@@ -159,7 +159,9 @@ def settle(cases, unreached=()) -> list[dict]:
         if claim["outcome"] == "failed" and blocking and not claim["broken"]:
             text = claims[blocking[0]]["text"]
             claim.update(
-                outcome="waits", message=f"waits for: {shown(text, False)}", hint="", drawing=""
+                outcome="waits",
+                message=f"waits for: {shown(text, False)}",
+                **dict.fromkeys(("hint", "drawing", "printed"), ""),
             )
     return list(claims.values())
 

@@ -188,16 +188,14 @@ def brief(value, short=_RESULT, most=60) -> str:
 
 
 class _Plain(pickle.Pickler):
-    """Of builtin values, numpy's and Fractions; nobody else's code is run, and none is needed."""
+    """Of builtin values alone: nobody else's code is run."""
 
     def reducer_override(self, value):
-        if type(value).__module__.partition(".")[0] in ("numpy", "fractions"):
-            return NotImplemented
         raise pickle.PicklingError
 
 
 def kept(value):
-    """A value as it is now, for `thawed`: thousands are kept, and pickle is the fastest copy."""
+    """A value as it is now, for `thawed`: of deep ones pickle makes the fastest copy by far."""
     file = io.BytesIO()
     try:
         _Plain(file, 5).dump(value)

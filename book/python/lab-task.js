@@ -23,16 +23,14 @@
     return window.LAB_COURSE.labs[lab];
   };
 
-  // starter.py, with what was written in the place of the stubs.
-  const starterOf = (lab, pieces) =>
-    names(pieces)
-      .map((name, at) => {
-        const text = written(lab, name);
-        if (text === null) return pieces[at].text;
-        return pieces[at].task && text.trim() ? `${text.trimEnd()}\n\n\n` : text;
-      })
-      .join("")
-      .trimEnd() + "\n";
+  // starter.py's pieces, with what was written in the place of the stubs.
+  const textsOf = (lab, pieces) =>
+    names(pieces).map((name, at) => {
+      const text = written(lab, name);
+      if (text === null) return pieces[at].text;
+      return pieces[at].task && text.trim() ? `${text.trimEnd()}\n\n\n` : text;
+    });
+  const starterOf = (lab, pieces) => textsOf(lab, pieces).join("").trimEnd() + "\n";
 
   // Cut a whole starter.py where the pieces begin: by a piece's name its text, null where it is as
   // given. Every line goes into one of them.
@@ -121,13 +119,14 @@
       const { bar, status } = this.host;
       const id = `${this.lab}-task-${this.task}`;
       const label = element("label", { htmlFor: id, textContent: `Your ${this.what}, in Python` });
-      const help = (this.help = element("small", { id: `${id}-help` }));
+      const help = element("small", { id: `${id}-help` });
       this.area = element("textarea", { id, value: text.trimEnd(), spellcheck: false, wrap: "off" });
       this.area.setAttribute("aria-describedby", help.id);
       this.area.setAttribute("autocapitalize", "off");
       this.area.setAttribute("autocomplete", "off");
       this.area.rows = Math.min(30, text.trimEnd().split("\n").length + 3);
-      const explain = () => (help.textContent = `${HELP} ${storage.problem}`);
+      const explain = (line = "") => (help.textContent = `${HELP} ${line} ${storage.problem}`);
+      this.explain = explain;
       this.area.oninput = () => {
         keep(this.lab, this.task, this.area.value);
         explain();
@@ -176,8 +175,9 @@
       const { starter, pieces } = await course(this.lab);
       const given = () => [this.lab, starter, starterOf(this.lab, pieces), this.task];
       if (this.area) {
-        const [before] = starterOf(this.lab, pieces).split(this.area.value.trimEnd());
-        this.help.textContent = `${HELP} Line 1 here is line ${before.split("\n").length} of starter.py.`;
+        const at = pieces.findIndex(({ task }) => task === this.task);
+        const before = textsOf(this.lab, pieces).slice(0, at).join("");
+        this.explain(`Line 1 here is line ${before.split("\n").length} of starter.py.`);
       }
       const [said, claims] = told(this.what, await run("run_checks", given, (text) => this.host.say(text)));
       this.claims.replaceChildren(...claims);
@@ -208,7 +208,8 @@
       const texts = cut(await this.chosen.text(), pieces);
       const tasks = Object.keys(texts).filter((piece) => Number(piece) && texts[piece] !== "");
       if (!tasks.length) throw new Error(`${name} has none of the functions of ${this.lab}’s starter.py.`);
-      if (!confirm(`Take ${name} in the place of what this browser holds of ${this.lab}?`)) return;
+      const held = names(pieces).some((piece) => written(this.lab, piece) !== null);
+      if (held && !confirm(`Take ${name} in the place of what this browser holds of ${this.lab}?`)) return;
       for (const piece in texts) keep(this.lab, piece, texts[piece]);
       for (const other of document.querySelectorAll(`lab-task[lab="${this.lab}"][task]`)) {
         if (written(this.lab, other.getAttribute("task")) !== null) other.ask("restore");

@@ -118,7 +118,8 @@ class Worker:
             place, rank, size = group
             given[place] = Group(rank, size, self.ask)
         value = function(*given, **kwargs)
-        return "value", value, None if _pickled([args, kwargs]) == before else [args, kwargs]
+        same = before and _pickled([args, kwargs]) == before
+        return "value", value, None if same else [args, kwargs]
 
     def rank(self):
         """Fork; the judge gets a socket to the fork, which serves it as this process does."""

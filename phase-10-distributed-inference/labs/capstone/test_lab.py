@@ -252,18 +252,16 @@ def test_memory_verdicts__three_that_people_mix_up(lab):
 @pytest.mark.waits_for("test_sequence_kv_bytes__heads_are_divided_and_held_again")
 def test_memory_verdicts__of_an_h100(lab):
     """80 GB is a label: a 72 B loads on two H100, its context does not."""
-    layers, draw = [FULL | {"count": 80}], random.Random(86)
+    draw = random.Random(86)
     weights, other = draw.uniform(71.5, 73.5) * GB, draw.uniform(2, 3.5) * GB
-    small = FULL | {"count": 1, "kv_heads": 1, "head_dim": 1}
-    # on eight, a much longer one does; who counts up to the last never ends
-    for tp, full, layer in (
-        (2, 32_768, layers[0]), (2, 1, layers[0]), (8, 200_000, layers[0]), (8, 10**7, layers[0]),
-        (1, 10**12, small),
-    ):  # fmt: skip
-        mine = weights * 2 / tp if layer is layers[0] else 0
+    whole, narrow = FULL | {"count": 80}, FULL | {"count": 1, "kv_heads": 8, "head_dim": 1}
+    # on eight, a much longer one does; who counts up to the last one's never ends
+    cases = ((2, 32_768, whole), (2, 1, whole), (8, 200_000, whole), (8, 10**7, whole))
+    for tp, full, layer in (*cases, (8, 10**12, narrow)):
+        mine = weights * 2 / tp
         asked = (81_559 * 2**20, 0.92, mine, other, [layer], tp, 2000, full)
         got, free = lab.memory_verdicts(*asked), 0.92 * 81_559 * 2**20 - mine - other
-        a_token = 2 * layer["count"] * max(1, layer["kv_heads"] // tp) * layer["head_dim"] * 2
+        a_token = 2 * layer["count"] * (8 // tp) * layer["head_dim"] * 2
         longest = min(full, int(free // a_token))
         close(got["kv_bytes"], free, "of all bytes that the driver reports, not of the label's")
         expected = {"weights_load": True, "tokens_fit": True, "full_context_fits": longest == full}

@@ -674,8 +674,9 @@ def joined_outputs(ledger, held):
 
 def expect_blocks(given, size, num_ranks):
     if not isinstance(given, (list, tuple)) or not all(isinstance(s, slice) for s in given):
-        one = f" of {type(given[0]).__name__}s" if isinstance(given, (list, tuple)) else ""
-        raise Unexpected(f"returned {kind_of(given)}{one}, expected a list of slices only.")
+        others = given if isinstance(given, (list, tuple)) else ()
+        holds = [f", {type(s).__name__} in it" for s in others if not isinstance(s, slice)][:1]
+        raise Unexpected(f"returned {kind_of(given)}{''.join(holds)}, expected a list of slices.")
     edges = [[one.start, one.stop] for one in given]
     entries = range(size)
     try:
@@ -784,7 +785,7 @@ def expect_rows(rows, rank, E, token_ids, num_ranks):
     part, idea = f" on rank {rank}", "one row per token, as wide as E"
     if same(rows, expected.astype(np.float32), 0.0):
         idea = PRECISION
-    elif np.shape(rows) == expected.shape and np.allclose(rows, expected, rtol=1e-12, atol=0.0):
+    elif same(rows, expected, 1e-12 * np.abs(expected)):
         idea = "right but for rounding, and one all-reduce of a row and zeros rounds nothing"
     elif type(rows) is np.ndarray and rows.shape == expected.shape:
         place = int(np.argwhere(~(rows == expected).all(axis=1))[0, 0])

@@ -118,14 +118,15 @@ def _ms(times_us):
 
 def asked_by_diagnose(lab, evidence):
     """The names of all functions that the learner's diagnose calls; none where it raises."""
-    names = set()
+    names, before = set(), sys.getprofile()
     try:
         sys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))
-        lab.diagnose(evidence)
+        with contextlib.redirect_stdout(None):  # it is asked once more, for what it says
+            lab.diagnose(evidence)
     except Exception:  # diagnose has a line of its own among the steps
         names.clear()
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
     return names
 
 
