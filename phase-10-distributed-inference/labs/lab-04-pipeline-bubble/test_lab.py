@@ -765,7 +765,8 @@ def fewest(p, budget, strict):
 def longest_path(stage_s, m, hop_s):
     """The slowest chain of work that must happen in sequence: every staircase from the first
     microbatch on the first stage to the last microbatch on the last stage."""
-    p = len(stage_s)
+    p, unit = len(stage_s), math.lcm(*(s.denominator for s in (*stage_s, hop_s)))
+    stage_s, hop_s = [int(s * unit) for s in stage_s], int(hop_s * unit)  # exact, and fast
     longest = 0
     for turns in combinations(range(m + p - 2), p - 1):  # the steps that go to the next stage
         stage, total = 0, stage_s[0]
@@ -774,7 +775,7 @@ def longest_path(stage_s, m, hop_s):
                 stage, total = stage + 1, total + hop_s
             total += stage_s[stage]
         longest = max(longest, total)
-    return longest
+    return Fraction(longest, unit)
 
 
 def decode_loop_rate(p, in_flight, model_s, hop_s):
