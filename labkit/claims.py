@@ -23,8 +23,8 @@ from labkit.loading import Lab, LoadError, describe_exception, line_in
 from labkit.needs import NOT_HERE
 from labkit.tasks import task_of_check, tasks_of
 
-# worst first: a claim is as good as its worst case
 THE_CALL = " (pytest --call shows the whole call.)"
+# worst first: a claim is as good as its worst case
 ORDER = ("failed", "todo", "waits", "not_run", "passed")
 
 

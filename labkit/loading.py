@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMPLEMENTATIONS = ("solution", "starter")
+RUNS_YOURS = " (LAB_IMPL=starter runs yours)"
 _serial = itertools.count()
 
 
@@ -98,7 +99,7 @@ def answered_by(*folders: Path, default: str = "solution") -> str:
     labs += ["the capstone"] * any(not folder.name.startswith("lab-") for folder in folders)
     if chosen_implementation(default) == "starter":
         return f"by your starter.py of {' and '.join(labs)} (LAB_IMPL=solution runs the reference)"
-    return f"by the reference, solution.py of {' and '.join(labs)} (LAB_IMPL=starter runs yours)"
+    return f"by the reference, solution.py of {' and '.join(labs)}{RUNS_YOURS}"
 
 
 def run_program(main) -> None:

@@ -299,7 +299,7 @@ class Screen:
                 yield self._next_task(task)
             return
         points = self.entry["points"]
-        if points["not_selected"] or points["not_reached"]:
+        if not is_whole(self.entry):
             open_ = [t for t in tasks_of(self.lab).values() if is_open(self.lab, t.function)]
             if open_:
                 yield self._next_task(min(open_, key=lambda task: task.stretch))
@@ -321,9 +321,7 @@ class Screen:
         """Where only stretch tasks are left: the lab without them is complete, and counts apart."""
         tasks = tasks_of(self.lab)
         proper = [c for c in self.entry["claims"] if not _is_stretch(tasks, c)]
-        points = self.entry["points"]
-        whole = not points["not_selected"] and not points["not_reached"]
-        if whole and task.stretch and all(c["outcome"] == "passed" for c in proper):
+        if is_whole(self.entry) and task.stretch and all(c["outcome"] == "passed" for c in proper):
             counted = sum(c["points"] for c in proper)
             yield (
                 f"{self.lab.prefix} without its stretch is complete: {counted} of {counted} "
@@ -356,11 +354,17 @@ class Screen:
             self.out.write_line(line, **look)
 
 
+def is_whole(entry):
+    """Whether the run took every check of the lab."""
+    return not any(entry["points"].get(key) for key in ("not_selected", "not_reached"))
+
+
 def complete_but_for_its_stretch(lab, entry):
     """Whether every claim that is open belongs to a stretch task; also when none is open."""
     tasks, done = tasks_of(lab), ("passed", "not_run")
-    whole = not any(entry["points"].get(key) for key in ("not_selected", "not_reached"))
-    return whole and all(c["outcome"] in done or _is_stretch(tasks, c) for c in entry["claims"])
+    return is_whole(entry) and all(
+        c["outcome"] in done or _is_stretch(tasks, c) for c in entry["claims"]
+    )
 
 
 def _is_stretch(tasks, claim):

@@ -157,7 +157,7 @@ class Worker:
 
 
 def _pickled(value):
-    """Bytes that tell two states of a call's arguments apart; b"" where something strange is in."""
+    """Bytes that tell two states of arguments apart, and stay here; b"" where it cannot."""
     try:
         return pickle.dumps(value, 5)
     except Exception:

@@ -31,7 +31,7 @@ def further_calls(function, items, solution, implementation):
                 yield args, kwargs, outcome_of(getattr(implementation, function), args, kwargs)
 
 
-@functools.cache  # several hints of a run ask; outcome_of calls with copies
+@functools.lru_cache  # several hints of a run ask; outcome_of calls with copies
 def _calls(function, item, solution):
     """Some of the calls that a check makes; none where it cannot run, such as without a GPU."""
     recorder = Recorder(solution, kept=None)

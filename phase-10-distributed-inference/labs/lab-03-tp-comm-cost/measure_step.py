@@ -124,7 +124,7 @@ def report(lab, rows, bandwidth, flops):
     if any(row["products_s"] > row["step_s"] for row in rows):
         said += " Some products take longer than their step: other programs use this machine."
     if any(row[5].startswith("0.") for row in table[1:]):
-        said += " A step below its floor: other programs ran when the floor was measured. Again!"
+        said += " A step is below its floor: other programs ran as that was measured; run it again."
     return "\n".join([*columns(table, "rrrrrrr"), said])
 
 

@@ -415,6 +415,12 @@ the points choose among NCCL's protocols, whatever is given.
 The library that was measured has the rows that the caller names.
     1 / s_per_byte, protocols)  ->  1 / s_per_byte, NCCL_PROTOCOLS)
 
+calibrate__stops_when_the_first_point_keeps_its_protocol
+the fits end as soon as the first point keeps its protocol.
+The others may not have found theirs: each of them is an equation, too.
+    chosen = [fastest  ->  new = [fastest
+    for point in points]  ->  for point in points]; chosen = chosen if new[0] == chosen[0] else new
+
 Rejected by: test_calibrate__weighs_every_point_the_same
 
 calibrate__three_points_only
@@ -461,23 +467,3 @@ def calibrate__least_squares_of_seconds(points, protocols=NCCL_PROTOCOLS):
             table[i] = [a - factor * b for a, b in zip(table[i], table[k], strict=True)]
     c_s, a_s, s_per_byte = (row[3] for row in table)
     return float(c_s), float(a_s), float(1 / s_per_byte)
-
-
-def calibrate__stops_when_the_first_point_keeps_its_protocol(points, protocols=NCCL_PROTOCOLS):
-    """the fits end as soon as the first point keeps its protocol.
-
-    The others may not have found theirs: each of them is an equation, too.
-    Rejected by: test_calibrate__returns_what_made_the_points
-    """
-    check_points(points)
-    chosen = [STRAIGHT_LINE[0]] * len(points)
-    for _ in range(4):
-        rows = [equation(point, row) for point, row in zip(points, chosen, strict=True)]
-        c_s, a_s, s_per_byte = least_squares(rows)
-        if s_per_byte == 0:
-            raise ValueError("points give no busbw (bytes/s): the large payload is not the slowest")
-        first = chosen[0]
-        chosen = [fastest_protocol(point, c_s, a_s, 1 / s_per_byte, protocols) for point in points]
-        if chosen[0] == first:
-            break
-    return c_s, a_s, 1 / s_per_byte
