@@ -1,5 +1,6 @@
 """The wire carries plain values unchanged, builds nothing else, and survives every line."""
 
+import io
 import json
 import random
 import re
@@ -39,8 +40,19 @@ values = st.recursive(
 )
 
 
+class Sent:
+    """A socket that has received these bytes and, after them, the end."""
+
+    def __init__(self, data):
+        self.makefile = lambda *_: io.BytesIO(data)
+
+
+def received(data):
+    return wire.Link(Sent(data)).receive()
+
+
 def carried(value):
-    (value,) = wire.value_of(wire.line_of([value]))
+    (value,) = received(wire.line_of([value]))
     return value
 
 
@@ -134,27 +146,43 @@ def tag(name, *inside):
     "line",
     ["", "x", "[1", "{}", "01", '{"object": []}', '{"tuple": [], "list": []}', '{"tuple": 3}']
     + ['{"dict": [[1]]}', '{"dict": [[[], 1]]}', '{"dict": "ab"}', "[" * 100_000]
-    + [tag("array", "object", [1], ""), tag("array", "float64", [2], ""), tag("array", "bool")]
-    + [tag("array", ["float64"], [1], ""), tag("array", "float64", [-1, -1], "AAAAAAAAAAA=")]
-    + [tag("array", "float64", [0, 2**62, 2**62, 2**62], "")]
+    + [tag("array", "object", 1), tag("array", "float64", 2), tag("array", "bool", [1])]
+    + [tag("array", ["float64"], 1), tag("array", "float64", -1, -1), tag("array")]
+    + [tag("array", "float64", 0, 2**62, 2**62, 2**62), tag("array", "int8", 1.5)]
+    + [tag("array", "int8", 2**70), json.dumps({"bytes": "8"})]
     + [tag("fraction", 1, 0), tag("fraction", "1e999999999", 1), tag("slice"), "1" * 5000]
     + [tag("dict", *([HASH_MODULUS * n, 0] for n in range(5000)))],
     ids=lambda line: line[:40],
 )
 def test_lines_that_nobody_would_write_are_refused(line):
     with pytest.raises(WRONG):
-        wire.value_of(line.encode())
+        wire.value_of(line.encode(), bytes(8))
+
+
+def test_arrays_take_no_bytes_that_were_not_sent():
+    line, data = [np.arange(3.0), b"four", np.arange(2)], bytes(range(44))
+    text = wire.line_of(line).partition(b"\n")[0].partition(b" ")[2]
+    assert (
+        b"".join(
+            part if type(part) is bytes else part.tobytes() for part in wire.value_of(text, data)
+        )
+        == data
+    )
+    for short in range(40):
+        with pytest.raises(WRONG):
+            wire.value_of(text, data[:short])
 
 
 def test_a_line_that_does_not_end_is_read_no_further_than_its_limit(monkeypatch):
     monkeypatch.setattr(wire, "MAX_LINE_BYTES", 1000)
-    ours, theirs = socket.socketpair()
-    link = wire.Link(ours)
-    theirs.sendall(b"[" + b"1," * 2000)
-    with pytest.raises(EOFError):
-        link.receive()
-    link.close()
-    theirs.close()
+    for line in (b"0 [" + b"1," * 2000, b"1001 [1]\n" + bytes(2000)):
+        ours, theirs = socket.socketpair()
+        link = wire.Link(ours)
+        theirs.sendall(line)
+        with pytest.raises(EOFError):
+            link.receive()
+        link.close()
+        theirs.close()
 
 
 def mutated(data, chance):
@@ -196,7 +224,7 @@ def test_bad_lines_neither_crash_nor_grow():
         data = mutated(chance.choice(seeds), chance)
         started = time.process_time()
         try:
-            wire.value_of(data)
+            received(data)
             accepted += 1
         except WRONG:
             refused += 1

@@ -1,13 +1,16 @@
 """Plain values over a socket, between the tests' process and a cell: JSON lines, never a pickle.
 
-What JSON has stands for itself; all else is an object of one entry, named by its tag. The types are
-an allow-list: `value_of` builds these and no others, whatever the other side writes.
+What JSON has stands for itself; all else is an object of one entry, named by its tag. A line begins
+with the number of bytes after it: those of its arrays, one after the other. The types are an
+allow-list: `value_of` builds these and no others, whatever the other side writes.
 """
 
-import base64
+import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -31,38 +34,42 @@ class Unsendable(TypeError):
     """The value is not one of the plain types; str() says which type it is."""
 
 
-def tagged(value):
-    """What JSON has, for `value`; a value of a class of its own as the plain one that it is."""
+def tagged(value, data):
+    """What JSON has, for `value`; a value of a class of its own as the plain one that it is.
+
+    The bytes of its arrays go to the end of the list `data`.
+    """
     kind = type(value)
     if kind in OF_JSON:
         return value
     if kind is list or kind is tuple:
         if not OF_JSON.issuperset(map(type, value)):
-            value = [item if type(item) in OF_JSON else tagged(item) for item in value]
+            value = [item if type(item) in OF_JSON else tagged(item, data) for item in value]
         return value if kind is list else {"tuple": value}
     if kind is dict and len(value) != 1 and WORDS.issuperset(map(type, value)):
         if OF_JSON.issuperset(map(type, value.values())):
             return value
         items = value.items()
-        return {key: item if type(item) in OF_JSON else tagged(item) for key, item in items}
+        return {key: item if type(item) in OF_JSON else tagged(item, data) for key, item in items}
     if kind is dict:  # one of one entry, too: it could be a tag
-        return {"dict": [[tagged(key), tagged(item)] for key, item in value.items()]}
+        return {"dict": [[tagged(key, data), tagged(item, data)] for key, item in value.items()]}
     if kind is np.ndarray and value.dtype in NAMES:
         if value.nbytes > MAX_LINE_BYTES:  # a broadcast view is small until it is written out
             raise Unsendable(f"an array of {value.nbytes} bytes")
-        data = base64.b64encode(value.tobytes()).decode()
-        return {"array": [NAMES[value.dtype], list(value.shape), data]}
+        data.append(value.tobytes())
+        return {"array": [NAMES[value.dtype], *value.shape]}
     if isinstance(value, np.generic) and value.dtype in NAMES:
-        return {"scalar": tagged(np.asarray(value))["array"]}
+        return {"scalar": tagged(np.asarray(value), data)["array"]}
     if isinstance(value, bytes):
-        return {"bytes": base64.b64encode(value).decode()}
+        data.append(value)
+        return {"bytes": len(value)}
     if kind is Fraction:
         return {"fraction": [int(value.numerator), int(value.denominator)]}
     if kind is slice:
-        return {"slice": [tagged(bound) for bound in (value.start, value.stop, value.step)]}
+        return {"slice": [tagged(bound, data) for bound in (value.start, value.stop, value.step)]}
     for base, make in AS_IT_IS.items():
         if isinstance(value, base):
-            return tagged(make(value))
+            return tagged(make(value), data)
     raise Unsendable(f"a {kind.__module__}.{kind.__qualname__}".replace(" builtins.", " "))
 
 
@@ -91,8 +98,11 @@ AS_IT_IS = {  # whatever a class of one's own makes of str(), float() or iterati
 }
 
 
-def plain(value):
-    """What an object of JSON stands for. ValueError, TypeError, LookupError or so for no such."""
+def plain(read, value):
+    """What an object of JSON stands for. ValueError, TypeError, LookupError or so for no such.
+
+    read(n) gives the next n bytes after the line.
+    """
     if len(value) != 1:
         return value
     ((tag, inside),) = value.items()
@@ -104,11 +114,13 @@ def plain(value):
             raise ValueError("a dict with many keys of the same hash")
         return dict(pairs)
     if tag in ("array", "scalar"):
-        name, shape, data = inside
-        array = np.frombuffer(base64.b64decode(data), DTYPES[name]).reshape(shape).copy()
+        name, *shape = inside
+        dtype = DTYPES[name]
+        data = read(dtype.itemsize * math.prod(shape))
+        array = np.frombuffer(data, dtype).reshape(shape).copy()
         return array if tag == "array" else array[()]
     if tag == "bytes":
-        return base64.b64decode(inside)
+        return read(inside)
     if tag == "fraction":
         return Fraction(*map(int, inside))
     if tag == "slice":
@@ -128,15 +140,19 @@ def _whole(value):
 
 
 def line_of(message):
-    return encode(tagged([*message])).encode() + b"\n"
+    """The line of a message, and the bytes after it."""
+    data = []
+    text = encode(tagged([*message], data))
+    data = b"".join(data)
+    return b"%d %s\n%s" % (len(data), text.encode(), data)
 
 
-def value_of(line):
+def value_of(text, data=b""):
     """The message of a line. ValueError, TypeError, LookupError or the like where it is none."""
-    text = line.decode("utf-8", "surrogatepass")
+    text = text.decode("utf-8", "surrogatepass")
     if not text.isascii() or "\\ud" in text.lower():
         text = encode(_whole(json.loads(text)))
-    message = json.loads(text, object_hook=plain)
+    message = json.loads(text, object_hook=partial(plain, io.BytesIO(data).read))
     if type(message) is not list:
         raise ValueError("no message")
     return message
@@ -155,9 +171,10 @@ class Link:
     def receive(self):
         """The next message; EOFError when the other side is gone."""
         line = self._file.readline(MAX_LINE_BYTES)
-        if not line.endswith(b"\n"):
+        after, _, text = line.partition(b" ")
+        if not line.endswith(b"\n") or not 0 <= int(after) <= MAX_LINE_BYTES:
             raise EOFError
-        return value_of(line)
+        return value_of(text, self._file.read(int(after)))
 
     def close(self):
         self._file.close()

@@ -10,7 +10,7 @@ import stat
 for descriptor in range(3, 256):
     try:
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            os.write(descriptor, b'["value", 12, null, ""]\n' * 300)
+            os.write(descriptor, b'0 ["value", 12, null, ""]\n' * 300)
     except OSError:
         pass
 

@@ -10,9 +10,9 @@ import __main__
 
 LINES = [
     b"[" * 100_000,
-    b'["value", {"array": ["float64", [-1, 3], "AAAA"]}, null, ""]',
-    b'["value", {"array": ["object", [1], "AAAA"]}, null, ""]',
-    b'["value", {"array": ["float64", [1099511627776], ""]}, null, ""]',
+    b'["value", {"array": ["float64", -1, 3]}, null, ""]',
+    b'["value", {"array": ["object", 1]}, null, ""]',
+    b'["value", {"array": ["float64", 1099511627776]}, null, ""]',
     b'["value", {"fraction": [1, 0]}, null, ""]',
     b'["value", {"tuple": 3, "dict": []}, null, ""]',
     b'["value", {"dict": [[{"list": []}, 1]]}, null, ""]',
@@ -25,8 +25,9 @@ LINES = [
     b"\xff\xfe",
     b"9" * 100_000,
 ]
-lines = itertools.cycle(LINES)
-__main__.wire.line_of = lambda message: next(lines) + b"\n"
+AFTER = [b"0 ", b"0 ", b"0 ", b"9 ", b"-1 ", b"99999999999 ", b"", b"0"]
+lines = itertools.cycle(itertools.product(AFTER, LINES))
+__main__.wire.line_of = lambda message: b"".join(next(lines)) + b"\n"
 
 
 def wrong(*args, **kwargs):
