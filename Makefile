@@ -109,11 +109,11 @@ experts: $(VENV)/.group-labs ## run two tiny mixtures of experts on vLLM in four
 	@$(PY) $(LABS)/lab-05-experts/experts.py
 
 .PHONY: hang
-hang: $(VENV)/.group-torch $(VENV)/.group-labs ## make one hang of lab 06 live, beside its recording: make hang NAME=idle-rank (Linux)
+hang: $(if $(NAME),$(VENV)/.group-torch) $(VENV)/.group-labs ## make one hang of lab 06 live, beside its recording: make hang NAME=idle-rank (Linux)
 	@$(PY) $(LABS)/lab-06-hangs/clinic.py replay $(or $(NAME),-h)
 
 .PHONY: incident
-incident: $(VENV)/.group-torch $(VENV)/.group-labs ## replay a capstone incident live: make incident NAME=slow-rank (Linux, root)
+incident: $(if $(NAME),$(VENV)/.group-torch) $(VENV)/.group-labs ## replay a capstone incident live: make incident NAME=slow-rank (Linux, root)
 	@cd $(LABS)/capstone && $(abspath $(PY)) -m incidents replay $(or $(NAME),-h)
 
 .PHONY: toy-test

@@ -50,7 +50,7 @@ def pytest_addhooks(pluginmanager):
 def pytest_addoption(parser):
     add = parser.getgroup("labs").addoption
     add("--scores", metavar="FILE", help="write the scoreboard as JSON: --scores=scores.json")
-    add("--task", type=int, metavar="N", help="only the checks of task N")
+    add("--task", type=int, action="append", metavar="N", help="only the checks of task N")
     add("--hint", metavar="FUNCTION[=LEVEL]", help="1 an idea, 2 a sketch, 3 the formula; no test")
     add("--at-hand", action="store_true", help="show only the task at hand")
     add("--call", action="store_true", help="show the call of a failure with all of its numbers")
@@ -185,11 +185,12 @@ def pytest_collection_modifyitems(config, items):
         if state.is_check(item) and config.getoption("timeout", None) is None:
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(CHECK_S))
-    if wanted is not None:
-        kept = [item for item in items if _task_of(state, item) == wanted]
+    if wanted:
+        kept = [item for item in items if _task_of(state, item) in wanted]
         numbers = sorted({task for item in items if (task := _task_of(state, item))})
-        if numbers and not kept:
-            raise pytest.UsageError(f"--task {wanted}: the tasks are {numbers[0]} to {numbers[-1]}")
+        if numbers and (unknown := [task for task in wanted if task not in numbers]):
+            told = f"--task {unknown[0]}: the tasks are {numbers[0]} to {numbers[-1]}"
+            raise pytest.UsageError(told)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
 

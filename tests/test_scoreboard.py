@@ -289,6 +289,16 @@ def test_prints_do_not_disturb_the_screen(course):
     assert result["labs"][0]["points"]["earned"] == 8
 
 
+def test_where_a_hint_is_looked_for_nothing_is_heard(course):
+    """The learner's function runs a hundred times more; the check's own prints stand below it."""
+    line = "return all_reduce([x[..., mine] @ W[:, mine].T for mine in inputs])[0]"
+    heard = f"import sys\n    print('NOISE')\n    print('NOISE', file=sys.stderr)\n    {line}"
+    solve(course, "shards", "row_parallel", wrong=[(line, f"{heard} / num_ranks")])
+    run, result = scores(course)
+    (claim,) = [claim for claim in result["labs"][0]["claims"] if claim["hint"]]
+    assert run.text.count("NOISE") == claim["printed"].count("NOISE") < 9
+
+
 def test_an_endless_loop_ends_at_the_time_limit(course):
     loop = (
         "def shards(*a):\n    import threading\n    print('mine')\n"

@@ -90,6 +90,7 @@ def test_a_task_or_a_name_that_selects_nothing_says_what_there_is(read_only_cour
 
 
 def test_task_and_function_find_the_same_checks(read_only_course):
+    assert read_only_course.pytest("lab-01", "--task", "1", "--task", "99").status == 4
     by_number = read_only_course.pytest("lab-01", "--task", "3")
     by_name = read_only_course.pytest("lab-01", "-k", "row_parallel")
     for run in (by_number, by_name):

@@ -117,7 +117,7 @@ def regrets(lost):
         d.text(162 + regret * scale, y + 15, f"{regret:.1%}, {choices} choices", "fg", "start", 13)
         said.append(f"{name} {regret:.1%} over {choices} choices")
     caption = (
-        "Regret, the mean over the choices that a rule made; the planner has seen these rows. A "
+        "Regret, the mean over the choices that a rule made; the planner's, of rows held out. A "
         "bar over fewer choices cannot be held against one over all."
     )
     return d.figure(f"Mean regret of each rule: {'; '.join(said)}.", caption)

@@ -125,7 +125,7 @@ def sequence_parallel():
     return panels(
         [(tensor, alts[0]), (sequence, alts[1])],
         "Filled is what a rank holds and works on; green is the same on both ranks, so the norm is "
-        "computed twice. Under sequence parallelism nothing is held or computed twice between the "
+        "computed twice. Under sequence parallelism no token is held or computed twice between the "
         "blocks.",
     )
 

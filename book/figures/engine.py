@@ -182,8 +182,8 @@ def lockstep(slow=1.5, num_ranks=4, rounds=3, message=0.3):
         f"{num_ranks} ranks in {rounds} rounds of computing and an all-reduce. The others wait for "
         "rank 2 in every round.",
         f"Rank 2 computes {slow:g} times as long, and every rank's round takes "
-        f"{step / healthy:.2f} times as long. Only the waiting tells who is slow: the lane "
-        "without grey.",
+        f"{step / healthy:.2f} times as long. All lanes are equally long: the one without "
+        "grey is slow.",
     )
 
 

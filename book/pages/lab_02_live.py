@@ -28,12 +28,12 @@ rows = [
     [
         f"more than {n}",
         human_bytes(size),
-        "A second model runs beside it, as in speculative decoding.",
+        "A small model drafts tokens beside it (speculative decoding).",
     ],
     [
         n,
         human_bytes(twice),
-        "Values of four bytes, or two tokens in the step, as speculative decoding has.",
+        "Values of four bytes, or two tokens in the step: a drafted one to check.",
     ],
 ]
 

@@ -69,7 +69,8 @@ def limits(c, widest, vocabulary):
             c.memory["weights_bytes"] + other + c.memory["kv_bytes"],
         ),
         (
-            "activations of 8,192 tokens (2 bytes each), logits of 1,024 sequences (2 bytes, 4 for "
+            "activations of 8,192 tokens (2 bytes each): three states, and the hidden units and "
+            "outputs of eight experts; logits of 1,024 sequences (2 bytes, 4 for "
             "the float32 copy, 4 for the sampler), graphs, libraries, NCCL's buffers",
             f"8_192 * ({widest}) * 2 + 1_024 * {vocabulary:_} * 10 + {fixed}",
             "GB",
@@ -119,7 +120,8 @@ in_memory = by_hand(
     ("experts of a rank, TP8 in one node", f"{experts} / 8", "GB", node.experts_bytes),
     ("experts of a rank, over 16", f"{experts} / 16", "GB", rank.experts_bytes),
     (
-        "attention of 61 layers: queries down and up, the latent, keys and values up, out",
+        "attention of 61 layers: queries (down to 1,536, up to 128 × 192), the latent (576), keys "
+        "and values (up to 256 a head), out",
         attention,
         "GB",
         None,
@@ -191,6 +193,7 @@ messages = by_hand(
     ),
 )
 
+gather_s, deep_s = gathering.terms["messages"], c.terms["messages"]
 named = {
     f"gaps (61 × {t['layer_us']:.0f} + 58 × {t['experts_us']:.0f} µs)": ["gaps", "launches"],
     f"waits ({t['lockstep']:.0%} of all these for each of four doublings)": ["waits"],
@@ -205,14 +208,14 @@ closing = (
     + ", ".join(f"{name} {ms:.2f}" for name, ms in rest_ms.items())
     + f": {step_ms:.2f} ms. With the others' prompts a token takes {token_ms:.1f}, which makes "
     f"{rates['EP16 DeepEP'][1]:,.0f} tokens a second for 256 clients. The two ways differ in "
-    f"{apart_ms:.1f} ms of that."
+    f"their messages alone, {deep_s / c.terms['total']:.0%} of the step, where one receives less "
+    f"and the other sends less: in all by {apart_ms:.1f} ms."
 )
 
 # What the page says, held: each name stands in one of its checks.
 tie, pipeline = figures.times.tie, rates["TP8 x PP2"]
 ways_tie = all(tie(*pair) for pair in zip(rates["EP16"], rates["EP16 DeepEP"], strict=True))
 pipeline_ties_once = tie(rates["EP16"][0], pipeline[0]) and rates["EP16"][1] > 1.2 * pipeline[1]
-gather_s, deep_s = gathering.terms["messages"], c.terms["messages"]
 cache_ms = [found.terms["cache"] * 1e3 for found in (c, cut)]
 messages_tie = abs(gather_s / deep_s - 1) < 0.1
 pipeline_token = memory.sequence_bytes(half, memory.Plan(1, 8, 2), 1)

@@ -5,9 +5,15 @@ mistake agrees so far. The other inputs are found by running the checks of that 
 solution: what they call it with is what they would have called the learner's with.
 """
 
+import contextlib
 import functools
 import inspect
+import io
+import pdb
 import random
+import sys
+
+import pytest
 
 from labkit.mistakes import outcome_of
 from labkit.recorder import Recorder
@@ -28,7 +34,9 @@ def further_calls(function, items, solution, implementation):
     for item in items:
         if getattr(item, "originalname", "").startswith(f"test_{function}__"):
             for _, args, kwargs, _ in _calls(function, item, solution):
-                yield args, kwargs, outcome_of(getattr(implementation, function), args, kwargs)
+                with unheard():
+                    outcome = outcome_of(getattr(implementation, function), args, kwargs)
+                yield args, kwargs, outcome
 
 
 @functools.lru_cache  # several hints of a run ask; outcome_of calls with copies
@@ -46,6 +54,17 @@ def _is_plain(call):
     return not any(isinstance(value, type) for value in (*args, *kwargs.values()))
 
 
+@contextlib.contextmanager
+def unheard():
+    """The learner's code runs once more: nothing that it prints is shown, no debugger stops it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((sys, "breakpointhook"), (pdb, "set_trace")):
+            patch.setattr(module, name, lambda *args, **kwargs: None)
+        for name in ("stdout", "stderr"):
+            patch.setattr(sys, name, io.StringIO())
+        yield
+
+
 def run_apart(item, implementation):
     """A check's own function, called outside of pytest's run: its exception, or None.
 
@@ -55,7 +74,8 @@ def run_apart(item, implementation):
     if set(inspect.signature(item.function).parameters) != set(given):
         return Apart(item.name)
     try:
-        item.function(**given)
+        with unheard():
+            item.function(**given)
     except Exception as error:
         return error
     return None

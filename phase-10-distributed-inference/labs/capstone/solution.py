@@ -342,7 +342,7 @@ def pools_or_one(requests_per_s, engines, prefill_s, output_tokens, step_s, sequ
 #             you to look at; no task reads them.
 # microbatches  a pipeline of lab 04, per stage: [[asked, received, computed, handed on], ...]
 # spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
-# healthy     evidence of a healthy run of the same plan
+# healthy     evidence of a healthy run, of the same plan where one was recorded
 #
 # A capture holds what applies; the chapter says which of the recordings holds what.
 #

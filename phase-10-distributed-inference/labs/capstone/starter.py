@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [9465ba9ce3ba]
+# capstone starter: write where NotImplementedError stands. [391ed3b13664]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -277,7 +277,7 @@ def pools_or_one(requests_per_s, engines, prefill_s, output_tokens, step_s, sequ
 #             you to look at; no task reads them.
 # microbatches  a pipeline of lab 04, per stage: [[asked, received, computed, handed on], ...]
 # spans       a training step, per rank: [["GEMM"/"wait"/"issue", what, began_us, ended_us], ...]
-# healthy     evidence of a healthy run of the same plan
+# healthy     evidence of a healthy run, of the same plan where one was recorded
 #
 # A capture holds what applies; the chapter says which of the recordings holds what.
 #

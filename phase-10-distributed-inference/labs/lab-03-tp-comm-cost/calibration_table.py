@@ -163,7 +163,7 @@ def print_elsewhere(lab, rows, data):
     print("\n".join(columns([errors_text(gpu, [errors]) for gpu, errors in kernels], "lrrr")))
     print("\nAnother box, 8 x H200: payload, measured, predicted, error")
     shown = [
-        [bytes_text(size), *map(seconds_text, times), f"{100 * (times[1] / times[0] - 1):+z.0f}%"]
+        [bytes_text(size), *map(seconds_text, times), f"{100 * (times[1] / times[0] - 1):+z.1f}%"]
         for size, *times in other_box(lab, rows, data)
     ]
     print("\n".join(columns(shown, "rrrr")))

@@ -400,6 +400,11 @@ With several large points the first choice of protocols can be wrong for two of 
 second fit is then still off. Four are enough.
     range(4)  ->  range(2)
 
+calibrate__takes_seconds_per_byte_for_busbw
+fastest_protocol is given the fit's third number as it is.
+least_squares finds 1/busbw, seconds per byte; fastest_protocol wants busbw, bytes per second.
+    a_s, 1 / s_per_byte, protocols)  ->  a_s, s_per_byte, protocols)
+
 calibrate__begins_with_the_first_row
 the first fit takes the first row of protocols for every point.
 Whose factors need not be 1: four fits from there may not be enough.

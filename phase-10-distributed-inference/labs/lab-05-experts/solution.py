@@ -204,7 +204,7 @@ def place_experts(loads, num_ranks, slots):
 
     loads holds each expert's rows. A rank has room for `slots` experts. Every expert stands on one
     rank at least; where room is left it may stand on several, which share its rows equally. The
-    busiest rank has at most 10 % more rows than in the best of all such placements, and not more
+    busiest rank has at most 20 % more rows than in the best of all such placements, and not more
     than in order (place_in_order). The checks draw small cases, up to 12 experts on 4 ranks. Given:
     `busiest_first` compares two placements, `changes` lists all that one change away from one.
     Raises ValueError when the experts need more room. Source: vLLM EPLB, `rebalance_experts`.

@@ -370,7 +370,7 @@ def test_expected_busiest__is_the_mean_over_all_outcomes(lab):
 @pytest.mark.points(4)
 @pytest.mark.waits_for("test_place_in_order__deals_out_blocks")
 def test_place_experts__comes_near_the_best(lab):
-    """place_experts comes within 10 % of the best placement, and is never worse than in order"""
+    """place_experts comes within 20 % of the best placement, and is never worse than in order"""
     chance = random.Random(10)
     for loads, p, slots in placements(chance):
         busiest = checked_placement(lab.place_experts(loads, p, slots), loads, p, slots)
@@ -379,7 +379,7 @@ def test_place_experts__comes_near_the_best(lab):
             sum(n for n, at in zip(loads, in_order, strict=True) if at == r) for r in range(p)
         )
         best = best_placement(loads, p, slots) if p**slots <= 27 else ordered
-        limit, what = min((ordered, "in order"), (1.1 * best, "1.1 x the best"))
+        limit, what = min((ordered, "in order"), (1.2 * best, "1.2 x the best"))
         if busiest > limit * (1 + 1e-12):
             raise Unexpected(
                 f"leaves the busiest rank {busiest:g} rows, where {limit:g} is the limit ({what})."

@@ -219,7 +219,7 @@ def test_circle__is_who_comes_back_to_itself(lab):
                 for rank in chance.sample(range(size), size)
             }
             graph = {rank: absent for rank, absent in drawn.items() if absent}
-            idea = f"who can be reached from itself, along {graph}"
+            idea = f"who can be reached from itself, along {graph}; sorted"
             expect_equal(lab.circle(graph), around(graph, size), idea=idea)
     for size in (4, 8, 16, 40):
         row = chance.sample(range(6, size + 6), size)
@@ -549,7 +549,7 @@ def of_a_start(found, cause):
     found = found[0] if isinstance(found, (list, tuple)) and len(found) else cause
     if found is None and cause:
         return f"not all ranks have met, so it is {cause!r}: {AT_A_START[cause]}"
-    more = "; 0.0.0.0 is every address of a host, and not outside"
+    more = "; 0.0.0.0 is every address of a host, and where a rank does not LISTEN nobody is sent"
     return AT_A_START[cause] + more * (found == "wrong-address" != cause)
 
 
@@ -813,11 +813,15 @@ def first_that_holds(evidence, truth):
     if ring := around(truth["graph"], len(doing)):
         return answer("circular", ring, "collectives"), f"a circle in {truth['graph']}"
     behind = [n for n, how in missing_of(evidence, truth).items() if how == "behind"]
-    idea = f"who waits for whom is {truth['graph']}; the ranks do {doing}"
-    for what, cause, by in (("lock", "stale-lock", "stacks"), ("raised", "raised", "log")):
+    idea = f"missing and not elsewhere are {behind}"
+    for what, cause, by, why in (
         # a rank that waits for a lock may have an old traceback in its log
+        ("lock", "stale-lock", "stacks", "wait for a lock file: old errors in a log do not count"),
+        ("raised", "raised", "log", "tell of an error"),
+    ):
         if them := [n for n in behind if doing[n] == what]:
-            return answer(cause, them, by), idea
+            return answer(cause, them, by), f"{idea}; of these {them} {why}"
+    idea += ", with neither lock nor error" * bool(behind)
     return answer("idle" if behind else "unknown", behind, "stacks"), idea
 
 

@@ -24,7 +24,7 @@ from live import run
 from live.record import versions as versions_of
 
 from incidents import faults, hung, look, tp
-from incidents.cases import CASES, GROUPS, NEIGHBOURS, group_of, make
+from incidents.cases import CASES, DONE, GROUPS, NEIGHBOURS, group_of, make
 from incidents.recorded import FOLDER, answers, load, name_of, repeats
 from labkit.loading import load_and_say
 from labkit.provenance import git_commit, provenance
@@ -177,7 +177,7 @@ def read(lab, number):
         evidence = load(number, repeat)
         print(f"{name_of(number, repeat)}  {look.planned(evidence)}")
         if steps(lab, evidence):
-            say(lab, evidence, answer)
+            say(lab, evidence, answer, number)
 
 
 def replay(name):
@@ -192,10 +192,10 @@ def replay(name):
     now = make(group, tuple(dict.fromkeys([*reference, name])), 1)
     evidence = now[name][0] | {"healthy": now[reference[0] if reference else name][0]}
     print("live")
-    say(lab, evidence, answers()[number], live=True)
+    say(lab, evidence, answers()[number], number, live=True)
 
 
-def say(lab, evidence, answer, live=False):
+def say(lab, evidence, answer=None, number=None, live=False):
     """A finding, and whether it is what was done to the machine; of a run that has ended alone."""
     if inside := hung.unended(evidence):
         print("  cause  none: this run did not end")
@@ -214,7 +214,8 @@ def say(lab, evidence, answer, live=False):
     elif told != done:
         print("  it was something else")
     else:
-        print("  right: so it was done" + next_stage(evidence, done))
+        how = [f": {words}" for name, words in DONE.items() if CASES[name][0] == number]
+        print("  right: so it was done", *how, next_stage(evidence, done), sep="")
 
 
 def next_stage(evidence, done):
@@ -275,7 +276,7 @@ def main():
         elif chosen.verb == "read" and isinstance(chosen.number, str):
             lab, number = load_and_say(LAB, default="starter"), int(chosen.number.split("-")[1])
             print(f"recorded, lab 06, {number}")
-            say(lab, hung.load(number), None)
+            say(lab, hung.load(number))
         elif chosen.verb == "read":
             read(load_and_say(LAB, default="starter"), chosen.number)
         elif chosen.verb == "replay":

@@ -56,6 +56,20 @@ FAULTS = {
     "unsteady-link": faults.unsteady_link("10mbit", bad_s=0.1, every_s=0.5),
 }
 
+DONE = {  # to the machine, or by who started it
+    "slow-rank": "a quota of half a core for rank 1",
+    "busy-neighbour": "an endless loop of somebody else's on core 1",
+    "disturbed": "endless loops of somebody else's on both cores",
+    "slow-link": "a cable of 50 Mbit/s",
+    "unsteady-link": "every half second the cable fell to 10 Mbit/s for a tenth",
+    "two-replicas": "two engines were started, each with TP=1",
+    "copied-heads": "the model has one KV head, for two ranks",
+    "one-in-flight": "requests came one at a time",
+    "slow-stage": "stage 2 slept twice as long as the others",
+    "exam": "stages 2 and 3 slept 24% and 60% longer",
+    "overlap-lost": "the ranks ran the order without overlap",
+}
+
 
 def group_of(name):
     return next(group for group, names in GROUPS.items() if name in names)

@@ -1,6 +1,6 @@
 """What is known of a recorded incident, in the terminal, before anybody has said what it is.
 
-Beside every number of today stands the healthy run's of the same plan. Times are medians in ms.
+Beside every number of today stands the healthy run's. Times are medians in ms.
 """
 
 import statistics
@@ -13,7 +13,7 @@ SYMBOLS = {"computes": "#", "waits": ".", "transfers": "="}
 
 def show(number, evidence):
     """Print the start-up, times beside the healthy run's, shares of cores, and a timeline."""
-    print(planned(evidence))
+    print(planned(evidence), *_other_plan(evidence), sep="\n")
     for lines in (_start_up(evidence), _cores(evidence), *_timings(evidence)):
         if lines:
             print("", *lines, sep="\n")
@@ -25,6 +25,15 @@ def planned(evidence):
     """The plan in a line, without its model."""
     plan = {key: value for key, value in evidence["plan"].items() if key != "model"}
     return "planned: " + ", ".join(f"{key} {value}" for key, value in plan.items())
+
+
+def _other_plan(evidence):
+    """A line where the healthy run's plan, or its model, is another: what there is otherwise."""
+    today, then = (
+        run["plan"] | run["plan"].get("model", {}) for run in (evidence, evidence["healthy"])
+    )
+    other = [f"{key} {then[key]}" for key in then if key != "model" and then[key] != today[key]]
+    return [f"the healthy run beside it has {', '.join(other)}"] * bool(other)
 
 
 def _start_up(evidence):
@@ -69,7 +78,7 @@ def _ranks(evidence):
     """Compute, wait and transfer of each rank, and one decode step of today."""
     rows = [["day", "rank", "computes", "waits", "transfers", "step", "worst in 100"]]
     for day, run in (("today", evidence), ("healthy", evidence["healthy"])):
-        for rank, parts in enumerate(_parts_of_decode_steps(run)):
+        for rank, parts in enumerate(_parts_of_steps(run)):
             middle = [f"{statistics.median(times) / 1e3:.2f}" for times in zip(*parts, strict=True)]
             worst = sorted(sum(part) for part in parts)[int(0.99 * (len(parts) - 1))]
             rows.append([day, rank, *middle, *_whole(parts), f"{worst / 1e3:.2f}"])
@@ -80,6 +89,8 @@ def _ranks(evidence):
     bars = [_bar_of_a_step([of[chosen] for of in steps], rank) for rank in range(len(steps))]
     title = f"one decode step, number {chosen}: " + _legend()
     table = ["decode steps: medians in ms, each column by itself", *columns(rows, "lrrrrrr")]
+    table += [f"all steps, prefills included, in the mean: {_means(evidence)} ms"]
+    table += [f"on the healthy day: {_means(evidence['healthy'])}"]
     return table, [title, *(f"rank {n} {bar}" for n, bar in enumerate(bars))]
 
 
@@ -97,11 +108,19 @@ def _whole(parts):
     return [f"{statistics.median(sum(part) for part in parts) / 1e3:.2f}"]
 
 
-def _parts_of_decode_steps(run):
-    """Per rank and decode step: computes, waits, transfers, in us."""
+def _means(run):
+    """A step and its transfers."""
+    parts = _parts_of_steps(run, lambda step: True)
+    step_us = statistics.fmean(sum(part) for rank in parts for part in rank)
+    transfer_us = statistics.fmean(transfer for *_, transfer in parts[0])
+    return f"a step {step_us / 1e3:.2f}, its transfers {transfer_us / 1e3:.2f}"
+
+
+def _parts_of_steps(run, wanted=_decodes):
+    """Per rank and step that is wanted: computes, waits, transfers, in us."""
     found = [[] for _ in run["ranks"]]
     for steps in zip(*(rank["steps"] for rank in run["ranks"]), strict=True):
-        if not _decodes(steps[0]):
+        if not wanted(steps[0]):
             continue
         stays = [[left - came for *_, came, left in step["collectives"]] for step in steps]
         transfer = sum(map(min, zip(*stays, strict=True)))

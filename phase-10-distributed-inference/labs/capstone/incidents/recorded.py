@@ -1,4 +1,4 @@
-"""The recorded incidents: evidence as an engineer has it, with the healthy run of the same plan."""
+"""The recorded incidents: evidence as an engineer has it, with a healthy run beside it."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def name_of(number, repeat):
 
 
 def load(number, repeat=0):
-    """Evidence of one recording; its key "healthy" holds a healthy run of the same plan."""
+    """Evidence of one recording; its key "healthy" holds a healthy run, mostly of the same plan."""
     healthy = answers()[number]["healthy"]
     beside = min(repeat, repeats(healthy) - 1)
     return _read(number, repeat) | {"healthy": _read(healthy, beside)}

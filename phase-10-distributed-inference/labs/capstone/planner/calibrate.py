@@ -55,7 +55,7 @@ def _note(name, key, measured_s, before_s, after_s):
     """What a row said, and what was made of it."""
     times = [measured_s, before_s, after_s]
     shown = [f"{s * 1e3:,.2f} ms" if key == "tpot_s" else f"{1 / s:,.0f} tokens/s" for s in times]
-    moved = f"moved by what is beyond the ordinary, to {shown[2]}"
+    moved = f"moved by what lies outside the usual range, to {shown[2]}"
     if math.isclose(before_s, after_s, rel_tol=1e-3):
-        moved = "so much is ordinary, and only the intervals are narrower"
+        moved = "inside the usual range, so only the intervals are narrower"
     return f"the row of --calibrate says {shown[0]} of {name}, the plan said {shown[1]}: {moved}"

@@ -136,7 +136,7 @@ FAILURES = [  # what a start says when it fails; the first that a log holds
 def check(text, model, box, candidate, load, candidates):
     """A log against the plan: {"lines", "failure", "advice", "agrees"}.
 
-    lines: {"claim", "expected", "reported", "status"}; status "exact" (weights within 1 %, cache
+    lines: {"claim", "expected", "reported", "status"}; status "near" (weights within 1 %, cache
     within 5%), "inside" the interval, or "off". ValueError for a text that holds no start-up.
     """
     log = labs.ledger().read_startup_log(text)
@@ -172,7 +172,7 @@ def check(text, model, box, candidate, load, candidates):
 def _line(lines, claim, values, reported, tolerance, printed=0.0):
     low, high = min(values), max(values)
     near = abs(reported - values[1]) <= tolerance * abs(values[1]) + printed
-    status = "exact" if near else "inside" if low <= reported <= high else "off"
+    status = "near" if near else "inside" if low <= reported <= high else "off"
     lines.append({"claim": claim, "expected": values[1], "reported": reported, "status": status})
 
 
