@@ -24,6 +24,7 @@ from labkit.needs import NOT_HERE
 from labkit.tasks import task_of_check, tasks_of
 
 THE_CALL = " (pytest --call shows the whole call.)"
+THE_LIMIT = "; --timeout SECONDS sets the limit"
 # worst first: a claim is as good as its worst case
 ORDER = ("failed", "todo", "waits", "not_run", "passed")
 
@@ -178,10 +179,7 @@ def _outcome(outcome, message="", crashed=False, broken="", late=False):
 
 def _endless(recorder, limit_s):
     stuck = recorder.described(recorder.running) if recorder.running else "the check"
-    return (
-        f"{stuck} did not finish within {limit_s:g} s (an endless loop?); "
-        "--timeout SECONDS sets the limit"
-    )
+    return f"{stuck} did not finish within {limit_s:g} s (an endless loop?){THE_LIMIT}"
 
 
 def _source_of(excinfo):
