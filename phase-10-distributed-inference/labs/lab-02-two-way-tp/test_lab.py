@@ -205,12 +205,13 @@ def test_kv_bytes_per_token__of_this_rank_and_stage(lab):
     model = taller(TINY["tiny"], num_layers - MODELS["tiny"]["num_layers"])
     for pp_size in (2, 3, 4):
         for stage, layers in enumerate(given.stage_layers(num_layers, pp_size)):
-            for width in (1, 2, 4):
+            for width, own in itertools.product((1, 2, 4), (2, 4)):
                 for tp_size in (1, 2, 4, 12):
-                    expected = expected_kv_bytes(model, tp_size, pp_size, stage, width)
-                    actual = lab.kv_bytes_per_token(model, tp_size, pp_size, stage, width)
+                    of = model | {"dtype_bytes": own}
+                    expected = expected_kv_bytes(of, tp_size, pp_size, stage, width)
+                    actual = lab.kv_bytes_per_token(of, tp_size, pp_size, stage, width)
                     held = f"stage {stage} of {pp_size} holds {layers} of the {num_layers} layers"
-                    idea = f"{held}; kv_dtype_bytes is {width}"
+                    idea = f"{held}; kv_dtype_bytes is {width}, whatever the weights' is"
                     expect_equal(actual, expected, idea=idea)
 
 
@@ -351,6 +352,7 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         expected_weights(wide, *split)["total_bytes"] for split in [(2, 2, 1), (2, 1), (1, 1)]
     )
     half_way = (asked + other) / 2  # between two: the one asked for wins
+    stage = expected_weights(wide, 1, 2, 1)["total_bytes"]  # of two; most is the embedding
     beyond = asked + (other - asked) * random.Random(22).uniform(0.51, 0.9)  # the other one wins
     # a pipeline's stage, which comes first, is a little heavier than the half that was applied
     deep = given.model_shape(tiny(num_hidden_layers=16, tie_word_embeddings=True))
@@ -362,6 +364,7 @@ def test_which_split__finds_the_split_that_was_applied(lab):
         *[(llama, 7.4829 * off, 2, 1) for off in (0.9535, 1.049, 1.0535, 0.949)],
         *[(wide, total / GIB, 2, 2) for total in (asked, whole, half_way, beyond)],
         (deep, half / GIB, 2, 2),
+        (wide, (stage + whole) / 2 / GIB, 1, 2),
     ]
     for tp_size, pp_size in [(1, 1), (2, 1), (1, 3), (2, 3)]:  # 7 layers on 3 stages
         for stage in range(pp_size):
@@ -574,6 +577,13 @@ def test_treatment__refuses_what_is_no_split(lab):
         idea = "two dimensions or more changed, however many elements the parts have together"
         whole = [experts, rows, columns][-len(part) :]
         expect_error(ValueError, lab.treatment, whole, [part] * count, idea=idea)
+    for parts in (
+        [[rows // 2, columns], [rows // 2, columns, 1]],
+        [[rows, columns], [rows]],
+        [[rows // 2, columns], [rows // 4, columns], [rows // 4]],
+    ):
+        idea = "every rank's part has as many dimensions as the whole, the later ones' too"
+        expect_error(ValueError, lab.treatment, [rows, columns], parts, idea=idea)
     uneven = [[rows // 2 * 3, columns], [rows // 2, columns]]
     check_treatment(lab, [rows, columns], uneven, "rows, part copied")
 
