@@ -442,7 +442,7 @@ def look_at_ranks(evidence):
 
 
 def link_line(points):
-    """Return (latency_us, bytes_per_s) of the straight line through [(payload_bytes, us), ...].
+    """Return (latency_us, bytes_per_s) of the least-squares line through [(payload_bytes, us)].
 
     Of each payload size the median time counts, once: a late message must not bend the line. A line
     that does not rise gives a rate of math.inf. ValueError, naming `sizes`, unless two differ.

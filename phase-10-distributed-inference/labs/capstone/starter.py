@@ -1,4 +1,4 @@
-# capstone starter: write where NotImplementedError stands. [391ed3b13664]
+# capstone starter: write where NotImplementedError stands. [30a08a979f59]
 """Capstone: place a real model on real hardware, then find out what went wrong with a running one.
 
 Part A  place: which splits are legal, what fits, how long a step takes, which plan to choose.
@@ -359,7 +359,7 @@ def look_at_ranks(evidence):
 
 
 def link_line(points):
-    """Return (latency_us, bytes_per_s) of the straight line through [(payload_bytes, us), ...].
+    """Return (latency_us, bytes_per_s) of the least-squares line through [(payload_bytes, us)].
 
     Of each payload size the median time counts, once: a late message must not bend the line. A line
     that does not rise gives a rate of math.inf. ValueError, naming `sizes`, unless two differ.

@@ -584,6 +584,9 @@ def test_treatment__refuses_what_is_no_split(lab):
     ):
         idea = "every rank's part has as many dimensions as the whole, the later ones' too"
         expect_error(ValueError, lab.treatment, [rows, columns], parts, idea=idea)
+    for parts in itertools.permutations([[rows // 2, columns], [rows, columns // 2]]):
+        idea = "one rank's rows became fewer, another one's columns"
+        expect_error(ValueError, lab.treatment, [rows, columns], list(parts), idea=idea)
     uneven = [[rows // 2 * 3, columns], [rows // 2, columns]]
     check_treatment(lab, [rows, columns], uneven, "rows, part copied")
 

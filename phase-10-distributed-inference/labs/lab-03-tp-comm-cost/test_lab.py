@@ -40,7 +40,8 @@ def test_step_messages__two_per_layer(lab):
     result = lab.step_messages(32, 1, 4096, 2)
     in_order(result, {"num_messages": 64, "payload_bytes": 8192})
     expect_equal(result, (64, 8192), idea=idea)
-    expect_equal(lab.step_messages(32, 2**18, 4096, 2), (64, 2 * GiB), idea=idea)
+    for tokens, size in ((2**18, 2 * GiB), (2**20, 8 * GiB)):
+        expect_equal(lab.step_messages(32, tokens, 4096, 2), (64, size), idea=idea)
     expect_equal(lab.step_messages(1, 1, 1, 1), (2, 1), idea=idea)
     chance = random.Random(1)
     for width in (1, 2, 4, 8):

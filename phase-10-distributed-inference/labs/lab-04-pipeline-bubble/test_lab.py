@@ -125,6 +125,10 @@ def test_grid_bubble__counts_the_idle_cells(lab):
         for work in (0, -1, ("F", 1, 0), "a", "", ()):
             grid = [[rng.choice([None, work, work]) for _ in range(width)] for _ in range(rows)]
             expect_equal(lab.grid_bubble(grid), window_bubble(grid), idea=idea)
+            expect_equal(lab.grid_bubble([*map(tuple, grid)]), window_bubble(grid), idea=idea)
+    width = rng.randint(10_001, 20_000)
+    one_idle = [[0] * width, [0] * (width - 1) + [None]]
+    expect_equal(lab.grid_bubble(one_idle), Fraction(1, 2 * width), idea="one cell of many")
 
 
 @pytest.mark.points(5)
@@ -260,7 +264,8 @@ def test_decode_steps_per_s__starves_with_few_in_flight(lab):
             idea = f"{taken} per round, which here is one's way, {counted(p - 1, 'hop')} and all"
         given = lab.decode_steps_per_s(p, in_flight, model_s, hop_s)
         expect_seconds(given, expected, idea=idea)
-    expect_close(lab.decode_steps_per_s(4, 2, 0.02, 0.001), 2 / 0.023, atol=1e-9)
+    for args, rate in (((4, 2, 0.02, 0.001), 2 / 0.023), ((3, 2, 0.7, 0), 2 / 0.7)):
+        expect_close(lab.decode_steps_per_s(*args), rate, atol=1e-9)
 
 
 @pytest.mark.points(8)
@@ -393,6 +398,8 @@ def test_replay__names_the_ops_of_a_deadlock(lab):
         # nobody runs a backward on the last stage, or anything on stage 0
         ([ops(f"0F{i} 0B{i}"), ops(f"1F{i}")], [("B", 0, i)]),
         ([ops(f"1F{i} 1B{i}")], [("F", 1, i)]),
+        # three ranks that all wait for what nobody runs
+        ([ops(f"{r}F{j}") for r in (1, 3, 5)], [("F", r, j) for r in (1, 3, 5)]),
     ]
     # both stages on one rank: of all successions one can run, up to its first op out of turn
     right = ops(f"0F{i} 1F{i} 1B{i} 0B{i}")
@@ -513,7 +520,8 @@ def test_span_bubble__is_the_other_bubble(lab):
     grids = [
         [[None, 0, None, 1, None], idle],
         [[0, 1, None, None, 2], idle],
-        [["a", None, "a"], ["a", "a", "a"]],
+        [["", None, False], ["a", "a", "a"]],
+        [[0] * 4001 + [None, 0]],
         [[0, 1, None], [0, None, 1]],
         [[0, None, None, None, 1], [0, 1, 2, 3, None]],
     ]
@@ -527,7 +535,8 @@ def test_span_bubble__is_the_other_bubble(lab):
         idea = (
             f"of all ranks the longest span is {span}, and the most work {work}: what is not None"
         )
-        expect_equal(lab.span_bubble(grid), Fraction(span - work, span), idea=idea)
+        for one in (grid, tuple(map(tuple, grid))):
+            expect_equal(lab.span_bubble(one), Fraction(span - work, span), idea=idea)
 
 
 @pytest.mark.points(1)

@@ -717,6 +717,12 @@ Tokens choose the same ones: with enough of them all experts are touched, and no
     num_experts * (1 - (1 - top_k / num_experts) ** tokens)
     ->  min(top_k * tokens, num_experts) * 1.0
 
+expected_experts__rounds
+the mean is rounded to whole experts.
+A mean over many choices need not be whole.
+    num_experts * (1 - (1 - top_k / num_experts) ** tokens)
+    ->  round(num_experts * (1 - (1 - top_k / num_experts) ** tokens))
+
 expected_experts__touches_all_without_a_token
 all experts are touched where a token chooses all, even by no token.
 Nobody chose them.

@@ -72,6 +72,7 @@ def test_route__gives_ties_to_the_lower_id(lab):
     order = rng.permuted(np.tile(np.arange(5), (7, 1)), axis=1)
     near = [1000 + 2.0**-17 * order, *(cases[1] + step * order for step in (2.0**-27, 2.0**-51))]
     near.append(near[-1] + [0, 0, 0, 0, 1000.0])  # taken out of the others, it would leave ties
+    near.append(2.0**-60 * order)  # added to another number, they would be ties
     for number, logits in enumerate((*ties, *near)):
         idea = "equal logits: the lower id first, whatever a sort does"
         if number >= len(ties):
@@ -870,6 +871,11 @@ def layers():
     """(x, ids, weights, W1, W2, placement, ranks): any placement; all tokens to one expert."""
     rng = np.random.default_rng(4)
     yield *_layer(rng, draw_ids(rng, 6, 6, 3), 6, 2), np.array([0, 1, 0, 0, 1, 1]), 2
+    yield (
+        *_layer(rng, np.array([[1, 3], [3, 1]]), 4, 2),
+        np.array([0, 1, 0, 1]),
+        2,
+    )  # all one rank's
     shapes = [(5, 4, 2, 1), (6, 4, 2, 2), (4, 3, 3, 3), (7, 8, 2, 4), (1, 5, 1, 4), (0, 4, 2, 2)]
     shapes += [(5, 3, 1, 8), (6, 1, 1, 2), (4, 8, 8, 8), (9, 12, 4, 3)]
     for number, (tokens, experts, top_k, p) in enumerate(shapes):
@@ -956,6 +962,8 @@ def placements(chance):
     yield [9, 9, 1], 3, 3  # best with each of them on every rank
     yield [1, 95, 21, 7, 29], 3, 3  # these two take more than one change from any deal
     yield [94, 24, 132, 24], 3, 2
+    yield [2, 2, 2, 3, 3], 2, 3  # in order is best, and the heaviest first is not
+    yield [1, 19, 0, 214, 0, 380], 2, 4
     yield [chance.randint(1, 50) for _ in range(12)], 4, 4
     yield [chance.randint(1, 50) for _ in range(8)], 8, 1
 

@@ -422,7 +422,8 @@ def waits(chance):
     """
     size, odds = chance.choice((3, 4, 5, 8)), chance.choice((0.15, 0.25, 0.4))
     ranks, graph, groups = [], {}, {}
-    outside = chance.choice((("idle", "lock", "raised"), ("idle", "dead", "lock"), ("lock",)))
+    drawn = ("idle", "lock", "raised"), ("idle", "dead", "lock"), ("lock",), ("idle",)
+    outside = chance.choice(drawn)
     doing = [chance.choice(("collective", chance.choice(outside))) for _ in range(size)]
     for rank, what in enumerate(doing):
         absent = [other for other in range(size) if other != rank and chance.random() < odds]
@@ -532,7 +533,7 @@ def _still_rank(chance, collectives, doing, rank):
         log += [chance.choice(TRACEBACKS), "KeyError: 7"]
     return {
         "met": True,
-        "exit": chance.choice((0, 1, -6, -9, 137)) if dead else None,
+        "exit": chance.choice((0, 1, -6, -9, -15, 137)) if dead else None,
         "ended_s": ended_s,
         "states": ["gone" if one else "sleeping" for one in gone],
         "cpu_s": [None if one else used_s + 0.02 * look for look, one in enumerate(gone)],

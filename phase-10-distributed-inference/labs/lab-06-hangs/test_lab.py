@@ -414,7 +414,8 @@ def zeros(values, chance):
 
 def one_value(values, chance):
     place = chance.randrange(len(values))
-    return [*values[:place], values[place] + 1, *values[place + 1 :]]
+    added = chance.choice((1, 1 << 16))  # one bit, of the low ones or of the high ones
+    return [*values[:place], values[place] + added, *values[place + 1 :]]
 
 
 def first_value(values, chance):
@@ -445,7 +446,7 @@ def test_links_work__finds_each_broken_link(lab):
     for num_ranks in (2, 3, 4, 5):
         for harm in (zeros, one_value, first_value, last_value, halves_swapped, two_swapped):
             least = 1 if harm in (zeros, one_value) else 8
-            sizes = [least, *sorted(chance.sample(range(9, 400), 2))]
+            sizes = [least, chance.randint(9, 400), chance.randint(401, 2000)]
             pairs = [(a, b) for a in range(num_ranks) for b in range(num_ranks) if a != b]
             broken = chance.sample(pairs, chance.randint(0, 2)) + [chance.choice(pairs)]
             at = sizes[num_ranks % 3]  # such a link may carry one size and spoil another
@@ -574,7 +575,8 @@ def drawn_start(chance):
             hosts.insert(chance.randint(0, len(hosts)), chance.choice(outside))
             astray.append(number)
         sockets = [{"local": f"{host}:{61000 + number}", "state": "LISTEN"} for host in hosts]
-        sockets += [{"local": f"{host}:50001", "state": "ESTABLISHED"} for host in remote]
+        state = chance.choice(("ESTABLISHED", "SYN_SENT", "TIME_WAIT", "CLOSE_WAIT"))
+        sockets += [{"local": f"{host}:50001", "state": state} for host in remote]
         locked, dead = chance.random() < odds[1], chance.random() < odds[2]
         free, wait = ["serve.py:main", "file_baton.py:release"], ["file_baton.py:wait"]
         stacks = [chance.choice((free, wait)), wait if locked else free]  # at the first look, now
