@@ -9,7 +9,7 @@ from labkit.svg import Drawing
 from .panels import SPLITS, WIDTH, key, panels
 
 SHOWN = {  # by chapter, what the reader can explain: name, colour, the planner's terms
-    "reading": ("c0", ("weights, arithmetic", "cache")),
+    "reading, arithmetic": ("c0", ("weights, arithmetic", "cache")),
     "messages": ("c1", ("messages",)),
     "boundaries and waits": ("c2", ("hops and bubbles", "waits")),
     "pauses between kernels": ("c3", ("gaps", "launches")),
@@ -98,10 +98,10 @@ def where_the_time_goes(known=5, pipeline=False):
         splits |= {"PP=4": {"pp": 4}}
     drawn = [_steps(splits, batch, known) for batch in (1, 64)]
     eight = step(tp=8)
-    split = sum(eight["terms"][term] for name in ("reading", "messages") for term in SHOWN[name][1])
+    split = sum(eight["terms"][term] for name in [*SHOWN][:2] for term in SHOWN[name][1])
     left = 1 - split / eight["typical"]
     for one in (step(tp=tp, clients=batch) for tp in (1, 8) for batch in (1, 64)):
-        reading = sum(one["terms"][term] for term in SHOWN["reading"][1])
+        reading = sum(one["terms"][term] for term in SHOWN["reading, arithmetic"][1])
         assert (one["floor"] < reading) == (one["least"]["messages"] == 0)
     caption = {
         1: "Reading is what a split divides; the pale rest of the step does not shrink.",

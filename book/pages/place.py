@@ -213,7 +213,7 @@ round_rows = [
 first_rows = [
     [
         f"½ × {per_replica - 1} others' prompts of {prompt_s * 1e3:.1f} ms, "
-        f"in {share:.0%} of a round",
+        f"in {share:.1%} of a round",
         f"{ahead_s * 1e3:.0f}",
     ],
     ["its own prompt", f"{best_plan.prefill_s * 1e3:.0f}"],

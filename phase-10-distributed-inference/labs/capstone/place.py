@@ -247,7 +247,7 @@ def named(candidates, name):
 
 
 def nearest(candidates, options):
-    """The plan to explain when none keeps the limits: the fastest, or the one with most room."""
+    """The plan to explain when none keeps the limits: least beyond them, or with most room."""
     if not candidates:
         raise ValueError(
             "no split of this model over these GPUs is legal; the heads, widths or "
@@ -255,9 +255,9 @@ def nearest(candidates, options):
         )
     running = [c for c in candidates if c.times]
     if running:
-        return min(
-            running, key=lambda c: c.times["tpot_s"][1] if options.tpot else c.times["ttft_s"][1]
-        )
+        limits = {"ttft_s": options.ttft, "tpot_s": options.tpot}
+        asked = {name: limit for name, limit in limits.items() if limit}
+        return min(running, key=lambda c: max(c.times[n][1] / s for n, s in asked.items()))
     return max(candidates, key=lambda c: c.memory["kv_bytes"])
 
 

@@ -7,18 +7,19 @@ Needs tasks 1 and 6 (shards, attention_shards). A letter is a head or a block of
 
 import argparse
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
 from labkit.loading import load_and_say, run_program
 
 HERE = Path(__file__).resolve().parent
-HEAD_DIM = 2
+HEAD_DIM, LETTERS = 2, ascii_uppercase + ascii_lowercase
 
 
 def bar(owned, count):
     """`..CD....`: which of `count` units a rank holds."""
-    return "".join(chr(ord("A") + unit % 26) if unit in owned else "." for unit in range(count))
+    return "".join(LETTERS[unit % 52] if unit in owned else "." for unit in range(count))
 
 
 def heads_of(weight, axis, head_dim):

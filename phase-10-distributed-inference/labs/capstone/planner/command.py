@@ -47,7 +47,10 @@ def commands(model, box, candidate, load, name=None):
 
 
 def _length(model, candidate, load):
-    return min(candidate.memory["longest_context"], load.max_model_len or model.max_positions)
+    """What is wanted, or the longest that starts: whole blocks, and the engine keeps one."""
+    longest, wanted = candidate.memory["longest_context"], load.max_model_len or model.max_positions
+    block = load.block_size * candidate.plan.dcp_size
+    return wanted if longest >= wanted else max(0, longest // block - 1) * block
 
 
 def repository(model):
@@ -120,7 +123,7 @@ def expected_lines(said):
         f"  GPU KV cache size: {said['kv_tokens'][1]:,} tokens, Maximum concurrency for "
         f"{said['max_model_len']:,} tokens per request: {said['concurrency'][1]:.2f}x",
         f"or within {low:.2f} to {high:.2f} GiB, {few:,} to {many:,} tokens, {least:.2f} to "
-        f"{most:.2f}x",
+        f"{most:.2f}x" + "; below 1.00x it does not start" * (least < 1),
     ]
 
 
