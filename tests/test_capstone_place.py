@@ -401,6 +401,21 @@ def answer_of(name, gpu, nodes, plan, **load):
     return model, box, plans.evaluate(model, box, plan, load), load
 
 
+@pytest.mark.parametrize("name", ["qwen2.5-72b", "llama-3.1-8b", "deepseek-v3"])
+@pytest.mark.parametrize("gpu", ["rtx-4090", "l40s", "h100"])
+def test_a_typed_length_is_one_that_starts(name, gpu):
+    """vLLM's check_enough_kv_cache_memory: whole blocks, beside the one that the engine keeps."""
+    model, box, load = models.read(name), hardware.box(gpu), Load(2000, 500, 4)
+    for tp_size in (1, 2, 4, 8):
+        candidate = plans.evaluate(model, box, Plan(1, tp_size), load)
+        length = command.expected(model, box, candidate, load)["max_model_len"]
+        assert length <= model.max_positions
+        if 0 < length < model.max_positions:
+            block = memory.sequence_bytes(candidate.memory, candidate.plan, load.block_size)
+            blocks = candidate.memory["kv_bytes"] // block
+            assert length / load.block_size == blocks - 1
+
+
 def test_commands_for_one_node_several_nodes_replicas_and_experts():
     lines = command.commands(*answer_of("qwen2.5-72b", "h100", 1, Plan(1, 8)))
     assert len(lines) == 1 and "vllm serve Qwen/Qwen2.5-72B-Instruct " in lines[0][1]
@@ -481,7 +496,8 @@ def test_a_context_that_is_too_long_is_answered_with_one_that_fits():
     model, box, candidate, load = answer_of("llama-3.1-70b", "h100", 1, Plan(4, 2))
     text = "To serve at least one request with the model's max seq len (131072), (20.00 GiB KV"
     found = command.check(text, model, box, candidate, load, [candidate])
-    assert f"--max-model-len {candidate.memory['longest_context']} fits" in found["advice"]
+    fits = (candidate.memory["longest_context"] // 16 - 1) * 16
+    assert f"--max-model-len {fits} fits" in found["advice"]
 
 
 def test_a_recorded_start_of_vllm_agrees_with_its_plan():

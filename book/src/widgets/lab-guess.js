@@ -154,7 +154,7 @@
           ? "The pages ask nothing; their answers are folds."
           : !entries.length
             ? `${storage.problem} Your guesses are counted here.`
-            : `${storage.problem} ${where} you guessed ${entries.length}${this.hasAttribute("all") ? "" : ` of ${of}`}, and ${hits} were near enough${typical ? `; half of your numbers are within a factor of ${typical.toFixed(1)}` : ""}.`;
+            : `${storage.problem} ${where} you guessed ${entries.length}${this.hasAttribute("all") ? "" : ` of ${of}`}, and ${hits} were near enough${typical ? `; half of your numbers are within a factor of ${typical.toFixed(typical < 1.1 ? 2 : 1)}` : ""}.`;
         this.querySelector("[name=off]").textContent = off() ? "Show the questions" : "Hide the questions";
         this.querySelector("[name=csv]").hidden = this.querySelector("[name=again]").hidden = !entries.length;
       }

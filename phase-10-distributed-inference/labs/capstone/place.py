@@ -313,7 +313,7 @@ def text(a):
     yield from verdict_lines(a, limits)
     if a.options.pools and shown.times:
         yield from two_pools.lines(model, box, load, shown)
-    if shown.times:
+    if shown.times and (choice or a.options.plan):
         yield "\nType"
         yield from (f"  [{where}] {line}" for where, line in a.commands)
         yield "and read (vLLM 0.32.0)"

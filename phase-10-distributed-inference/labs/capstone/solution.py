@@ -586,10 +586,10 @@ def look_at_start_up(evidence):
                     one engine stayed
     "copied-heads"  else copies is above 1. cost: the part of the cache that could go if every head
                     were held once
-    numbers: "engines", how many the planned ranks of all stages became; a process says how many
-    ranks its own has, world_size, and all say the same (not the processes: a log may lack some);
-    "copies", how many times tp_size ranks hold each of the model's num_key_value_heads, each rank
-    as many as any process says. Both may be fractions, and below 1.
+    numbers: "engines", the planned ranks, tp_size x pp_size, over the world_size that every process
+    states alike (do not count processes: a log may lack some); "copies", the KV heads that tp_size
+    ranks hold, each as many as one process says, over the model's num_key_value_heads. Both may be
+    fractions, and below 1.
     """
     # BEGIN SOLUTION (task 13)
     plan, process = evidence["plan"], evidence["start_up"][0]

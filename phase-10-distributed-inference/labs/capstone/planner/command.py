@@ -181,8 +181,7 @@ def _line(lines, claim, values, reported, tolerance, printed=0.0):
 
 def _advice(model, box, load, candidate, candidates, failure):
     """The change that would let this start succeed, in one sentence."""
-    longest = candidate.memory["longest_context"]
-    wanted = load.max_model_len or model.max_positions
+    longest, wanted = _length(model, candidate, load), load.max_model_len or model.max_positions
     if failure == "another process on the GPU":
         return "the plan is not at fault: something else holds this GPU; nvidia-smi names it"
     if failure == "the context is too long" and longest:
