@@ -112,8 +112,8 @@ def where_the_time_goes(known=5, pipeline=False):
     return panels(
         drawn,
         f"{caption} One decode step of Llama-3.1-8B on H100s over NVLink, at 1,250 tokens of "
-        "context. Bars: a typical box, in ms; each panel has its own scale. Outline: the best "
-        "box's reading and messages."
+        "context. Bars: a typical box, in ms; each panel has its own scale. Outline: the floor, "
+        "the best box's reading and messages, which ends inside the blue or beyond it."
         + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
     )
 

@@ -53,7 +53,7 @@ def test_bubble_fraction__lies_just_below_published_bubbles(lab):
     rates = [json.loads(line) for line in facts if '"bubble_rate"' in line]
     assert len(rates) == 3
     # so many times the waits and the microbatches are the same share
-    for rate, times in product(rates, (1, random.Random(1).randint(2, 50))):
+    for rate, times in product(rates, (1, random.Random(1).randint(2, 5000))):
         p, m = rate["setting"]["p"], rate["setting"]["m"]
         share = lab.bubble_fraction(times * (p - 1) + 1, times * m)
         expect(
@@ -125,7 +125,6 @@ def test_grid_bubble__counts_the_idle_cells(lab):
         for work in (0, -1, ("F", 1, 0), "a", "", ()):
             grid = [[rng.choice([None, work, work]) for _ in range(width)] for _ in range(rows)]
             expect_equal(lab.grid_bubble(grid), window_bubble(grid), idea=idea)
-            expect_equal(lab.grid_bubble([*map(tuple, grid)]), window_bubble(grid), idea=idea)
     width = rng.randint(10_001, 20_000)
     one_idle = [[0] * width, [0] * (width - 1) + [None]]
     expect_equal(lab.grid_bubble(one_idle), Fraction(1, 2 * width), idea="one cell of many")
@@ -385,7 +384,7 @@ def when(forward_ticks, backward_ticks):
 @pytest.mark.waits_for("test_replay__starts_an_op_when_its_inputs_are_there")
 def test_replay__names_the_ops_of_a_deadlock(lab):
     """An order that can never finish is refused; each stuck op is named."""
-    i, j = random.Random(9).sample(range(10), 2)
+    i, j = random.Random(9).sample(range(1000), 2)
     stuck = [
         # rank 1 wants to go back before it went forward
         ([ops(f"0F{i} 0B{i}"), ops(f"1B{i} 1F{i}")], [("B", 0, i), ("B", 1, i)]),
@@ -535,8 +534,7 @@ def test_span_bubble__is_the_other_bubble(lab):
         idea = (
             f"of all ranks the longest span is {span}, and the most work {work}: what is not None"
         )
-        for one in (grid, tuple(map(tuple, grid))):
-            expect_equal(lab.span_bubble(one), Fraction(span - work, span), idea=idea)
+        expect_equal(lab.span_bubble(grid), Fraction(span - work, span), idea=idea)
 
 
 @pytest.mark.points(1)
