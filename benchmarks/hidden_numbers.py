@@ -28,22 +28,23 @@ class Forks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self):
+        wrong = 0
         for number in range(self.secrets):
             if (child := os.fork()) == 0:
                 self.number = number
                 mix_in(hashlib.sha256(b"%d" % number).digest())
                 return None  # and pytest goes on to its own loop
-            os.waitpid(child, 0)
-        os._exit(0)
+            wrong += os.waitpid(child, 0)[1] != 0
+        os._exit(wrong > 0)
 
     def pytest_runtest_logreport(self, report):
         if report.failed:
             self.failed.append(f"secret {self.number}: {report.nodeid}\n{report.longrepr}")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self):
+    def pytest_sessionfinish(self, exitstatus):
         print(*self.failed, sep="\n", end="\n" * bool(self.failed), file=sys.__stderr__, flush=True)
-        os._exit(0)
+        os._exit(exitstatus)
 
 
 def main():
@@ -52,14 +53,20 @@ def main():
     parser.add_argument("--secrets", type=int, default=200)
     options = parser.parse_args()
     os.environ["LAB_IMPL"] = "solution"
-    labs = find_labs()
-    for lab in [choose_lab(name, labs) for name in options.labs] or labs:
+    labs, wrong = find_labs(), []
+    try:
+        chosen = [choose_lab(name, labs) for name in options.labs] or labs
+    except ValueError as error:
+        parser.error(str(error))
+    for lab in chosen:
         print(lab.prefix, flush=True)
         if (child := os.fork()) == 0:
             words = ["-q", "-pno:cacheprovider", "-mnot vllm and not torch and not gpu"]
             sys.stdout = open(os.devnull, "w")
             pytest.main([*words, str(lab.path)], plugins=[Forks(options.secrets)])
-        os.waitpid(child, 0)
+        if os.waitpid(child, 0)[1]:
+            wrong.append(lab.prefix)
+    sys.exit(f"not all points: {', '.join(wrong)}" if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,11 @@ def where_the_time_goes(known=5, pipeline=False):
         splits |= {"PP=4": {"pp": 4}}
     drawn = [_steps(splits, batch, known) for batch in (1, 64)]
     eight = step(tp=8)
-    split = sum(eight["terms"][term] for name in [*SHOWN][:2] for term in SHOWN[name][1])
+    split = sum(
+        eight["terms"][term]
+        for name in ("reading, arithmetic", "messages")
+        for term in SHOWN[name][1]
+    )
     left = 1 - split / eight["typical"]
     for one in (step(tp=tp, clients=batch) for tp in (1, 8) for batch in (1, 64)):
         reading = sum(one["terms"][term] for term in SHOWN["reading, arithmetic"][1])
@@ -113,7 +117,7 @@ def where_the_time_goes(known=5, pipeline=False):
         drawn,
         f"{caption} One decode step of Llama-3.1-8B on H100s over NVLink, at 1,250 tokens of "
         "context. Bars: a typical box, in ms; each panel has its own scale. Outline: the floor, "
-        "the best box's reading and messages, which ends inside the blue or beyond it."
+        "the best box's reading and messages."
         + (" Pale: what later chapters explain." if known < len(SHOWN) else ""),
     )
 

@@ -118,7 +118,7 @@ sliced_rows_s, dealt_rows_s = rows_s[8192]
 rows_decide = 6 < sliced_rows_s / dealt_rows_s < 12 and all(
     5 / 6 < row["dealt_products_s"] / row["sliced_products_s"] < 1
     for row in timed["rows"]
-    if row["tokens"] > 1  # alone it is less, and no step serves one
+    if row["tokens"] > 1  # one alone saves more, and is not in the table
 )
 
 room = e.room(2000, dp)

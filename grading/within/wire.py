@@ -1,8 +1,8 @@
 """Plain values over a socket, between the tests' process and a cell: JSON lines, never a pickle.
 
 What JSON has stands for itself; all else is an object of one entry, named by its tag. A line begins
-with the number of bytes after it: those of its arrays, one after the other. The types are an
-allow-list: `value_of` builds these and no others, whatever the other side writes.
+with the number of bytes after it: those of its arrays and bytes, one after the other. The types are
+an allow-list: `value_of` builds these and no others, whatever the other side writes.
 """
 
 import io
@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 MAX_LINE_BYTES = 32 << 20
+MAX_DIMENSIONS = 64  # as numpy has it
 MAX_COLLISIONS = 4  # of a dict's keys: what has one hash is compared, each with each
 DTYPES = {
     name: np.dtype(name) for name in "bool float16 float32 float64 complex64 complex128".split()
@@ -115,12 +116,18 @@ def plain(read, value):
         return dict(pairs)
     if tag in ("array", "scalar"):
         name, *shape = inside
+        sizes = all(type(n) is int and 0 <= n <= MAX_LINE_BYTES for n in shape)
+        if not sizes or len(shape) > MAX_DIMENSIONS:  # of others a product may take an hour
+            raise ValueError("no shape")
         dtype = DTYPES[name]
         data = read(dtype.itemsize * math.prod(shape))
         array = np.frombuffer(data, dtype).reshape(shape).copy()
         return array if tag == "array" else array[()]
     if tag == "bytes":
-        return read(inside)
+        data = read(inside)
+        if len(data) != inside:
+            raise ValueError("fewer bytes than were told")
+        return data
     if tag == "fraction":
         return Fraction(*map(int, inside))
     if tag == "slice":
@@ -169,7 +176,7 @@ class Link:
         self.sock.sendall(line_of(message))
 
     def receive(self):
-        """The next message; EOFError when the other side is gone."""
+        """The next message; EOFError when the other side is gone, or sends too much."""
         line = self._file.readline(MAX_LINE_BYTES)
         after, _, text = line.partition(b" ")
         if not line.endswith(b"\n") or not 0 <= int(after) <= MAX_LINE_BYTES:

@@ -871,11 +871,8 @@ def layers():
     """(x, ids, weights, W1, W2, placement, ranks): any placement; all tokens to one expert."""
     rng = np.random.default_rng(4)
     yield *_layer(rng, draw_ids(rng, 6, 6, 3), 6, 2), np.array([0, 1, 0, 0, 1, 1]), 2
-    yield (
-        *_layer(rng, np.array([[1, 3], [3, 1]]), 4, 2),
-        np.array([0, 1, 0, 1]),
-        2,
-    )  # all one rank's
+    of_one_rank = np.array([[1, 3], [3, 1]])
+    yield *_layer(rng, of_one_rank, 4, 2), np.array([0, 1, 0, 1]), 2
     shapes = [(5, 4, 2, 1), (6, 4, 2, 2), (4, 3, 3, 3), (7, 8, 2, 4), (1, 5, 1, 4), (0, 4, 2, 2)]
     shapes += [(5, 3, 1, 8), (6, 1, 1, 2), (4, 8, 8, 8), (9, 12, 4, 3)]
     for number, (tokens, experts, top_k, p) in enumerate(shapes):

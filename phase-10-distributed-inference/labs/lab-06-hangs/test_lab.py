@@ -550,7 +550,7 @@ def of_a_start(found, cause):
     found = found[0] if isinstance(found, (list, tuple)) and len(found) else cause
     if found is None and cause:
         return f"not all ranks have met, so it is {cause!r}: {AT_A_START[cause]}"
-    more = "; 0.0.0.0 is every address of a host, and where a rank does not LISTEN nobody is sent"
+    more = "; 0.0.0.0 is every address of a host; an address counts where a rank LISTENs"
     return AT_A_START[cause] + more * (found == "wrong-address" != cause)
 
 

@@ -61,7 +61,7 @@ DONE = {  # to the machine, or by who started it
     "busy-neighbour": "an endless loop of somebody else's on core 1",
     "disturbed": "endless loops of somebody else's on both cores",
     "slow-link": "a cable of 50 Mbit/s, 0.00625 GB/s",
-    "unsteady-link": "every half second the cable fell to 10 Mbit/s for a tenth",
+    "unsteady-link": "the cable fell to 10 Mbit/s for 0.1 s of every 0.5 s",
     "two-replicas": "two engines were started, each with TP=1",
     "copied-heads": "the model has one KV head, for two ranks",
     "one-in-flight": "requests came one at a time",

@@ -1,6 +1,6 @@
 """What is known of a recorded incident, in the terminal, before anybody has said what it is.
 
-Beside every number of today stands the healthy run's. Times are medians in ms.
+Beside every number of today stands the healthy run's. Times are in ms, medians but where it says.
 """
 
 import statistics
@@ -90,7 +90,7 @@ def _ranks(evidence):
     title = f"one decode step, number {chosen}: " + _legend()
     table = ["decode steps: medians in ms, each column by itself", *columns(rows, "lrrrrrr")]
     table += [f"all steps, prefills included, in the mean: {_means(evidence)} ms"]
-    table += [f"on the healthy day: {_means(evidence['healthy'])}"]
+    table += [f"on the healthy day: {_means(evidence['healthy'])} ms"]
     return table, [title, *(f"rank {n} {bar}" for n, bar in enumerate(bars))]
 
 

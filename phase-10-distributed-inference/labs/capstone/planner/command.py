@@ -1,5 +1,6 @@
 """What to type, what the start-up will say, and what a real log says against it."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -48,9 +49,13 @@ def commands(model, box, candidate, load, name=None):
 
 def _length(model, candidate, load):
     """What is wanted, or the longest that starts: whole blocks, and the engine keeps one."""
-    longest, wanted = candidate.memory["longest_context"], load.max_model_len or model.max_positions
-    block = load.block_size * candidate.plan.dcp_size
-    return wanted if longest >= wanted else max(0, longest // block - 1) * block
+    plan, found = candidate.plan, candidate.memory
+    wanted = load.max_model_len or model.max_positions
+    block = load.block_size * plan.dcp_size
+    with_one_more = (math.ceil(wanted / block) + 1) * block
+    if memory.sequence_bytes(found, plan, with_one_more) <= (load.kv_memory or found["kv_bytes"]):
+        return wanted
+    return max(0, min(found["longest_context"], wanted) // block - 1) * block
 
 
 def repository(model):
